@@ -1,0 +1,177 @@
+"""The frozen classifier H and its backbone h (Sec. 3 and 4.1 of the paper)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bal.errors import HeadError, ShapeError
+from bal.storage import digest
+
+
+class Classifier:
+    r"""Any trained ``nn.Module``, read at its last linear layer and never changed.
+
+    .. math:: f = h(x; \theta) \qquad \text{(Eq. feat)}
+
+    f is the input of the head (the last linear layer), the logits are its output. Parameters, buffers, train/eval modes,
+    gradients and hooks are the same after a call as before it.
+
+    Args:
+        model: the trained network. Its output may be a tensor, a tuple that starts with one, or an object with ``.logits``.
+        head: name of the linear layer that makes the logits, as in ``model.named_modules()``; found when not given.
+        preprocess: a module applied to every input first, such as :class:`Normalise`; part of the cache key.
+    """
+
+    def __init__(self, model: nn.Module, *, head: str | None = None, preprocess: nn.Module | None = None) -> None:
+        self.model = model
+        self.preprocess = preprocess
+        self.head_name = find_head(model) if head is None else head
+        self.head_given = head is not None
+        self.head = get_head(model, self.head_name)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.head.out_features
+
+    @property
+    def dim(self) -> int:
+        """Size m of the penultimate feature."""
+        return self.head.in_features
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return self.head.weight.device
+
+    def fingerprint(self) -> str:
+        """SHA-256 of every parameter and buffer of the model and its preprocessing."""
+        parts = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        if self.preprocess is not None:
+            parts |= {f"preprocess.{name}": tensor for name, tensor in self.preprocess.state_dict().items()}
+        return digest(parts, {"head": self.head_name})
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Penultimate features (N, m) and logits (N, classes) of a batch, both float32."""
+        with eval_mode(self.model), capture(self.head) as seen:
+            output = self._forward(x)
+        if not seen:
+            raise HeadError(f"the layer {self.head_name!r} is not used in the forward pass; {self._way_out()}")
+        f, logits = seen[-1]
+        self._check(f, logits, output, rows=len(x))
+        if logits.dtype in (torch.float16, torch.bfloat16):  # half-precision logits overflow: redo the last layer in float32
+            bias = None if self.head.bias is None else self.head.bias.float()
+            logits = F.linear(f.float(), self.head.weight.float(), bias)
+        return f.float(), logits.float()
+
+    def _forward(self, x: Tensor) -> Any:
+        try:
+            return self.model(self._prepare(x))
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise ShapeError(
+                f"the model cannot take inputs of shape {tuple(x.shape)} and dtype {x.dtype}: {error}. "
+                "Give inputs of the size, channels and dtype it was trained on"
+            ) from error
+
+    def _prepare(self, x: Tensor) -> Tensor:
+        x = x.to(self.device)
+        if x.is_floating_point():
+            x = x.to(self.head.weight.dtype)
+        return x if self.preprocess is None else self.preprocess.to(self.device)(x)
+
+    def _check(self, f: Tensor, logits: Tensor, output: Any, *, rows: int) -> None:
+        if f.shape != (rows, self.dim) or logits.shape != (rows, self.classes):
+            raise ShapeError(
+                f"the layer {self.head_name!r} must give one feature and one logit vector for each input: expected "
+                f"({rows}, {self.dim}) and ({rows}, {self.classes}), got {tuple(f.shape)} and {tuple(logits.shape)}"
+            )
+        if self.head_given:
+            return
+        final = output_tensor(output)
+        finite = torch.isfinite(logits).all(1)
+        if final.shape != logits.shape or not torch.equal(final.argmax(1)[finite], logits.argmax(1)[finite]):
+            raise HeadError(f"the last linear layer {self.head_name!r} does not make the model's output; {self._way_out()}")
+
+    def _way_out(self) -> str:
+        names = [name for name, module in self.model.named_modules() if isinstance(module, nn.Linear)]
+        return f"name the layer that makes the logits with head=..., one of {names}"
+
+
+class Normalise(nn.Module):
+    """(x - mean) / std for each channel, for a network trained on normalised pixels."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (N, channels, height, width)."""
+        return (x - self.mean.to(x.dtype)) / self.std.to(x.dtype)
+
+
+def find_head(model: nn.Module) -> str:
+    """Name of the last linear layer, in the order of definition; checked against the model's output at the first call."""
+    names: list[str] = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    if not names:
+        raise HeadError(f"{type(model).__name__} has no nn.Linear layer; BAL reads the input of the last linear layer")
+    return names[-1]
+
+
+def get_head(model: nn.Module, name: str) -> nn.Linear:
+    """The linear layer called ``name``."""
+    modules = dict(model.named_modules())
+    linear = [n for n, module in modules.items() if isinstance(module, nn.Linear)]
+    if name not in modules:
+        raise HeadError(f"the model has no layer {name!r}; its linear layers are {linear}")
+    head = modules[name]
+    if not isinstance(head, nn.Linear):
+        raise HeadError(f"the layer {name!r} is a {type(head).__name__}, not nn.Linear; the linear layers are {linear}")
+    return head
+
+
+def output_tensor(output: Any) -> Tensor:
+    """The tensor in a model's output: itself, the first of a tuple, or ``.logits``."""
+    if isinstance(output, (tuple, list)) and output:
+        output = output[0]
+    output = getattr(output, "logits", output)
+    if not isinstance(output, Tensor):
+        raise HeadError(f"the model returned a {type(output).__name__}; expected a tensor, a tuple of them, or .logits")
+    return output
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Every module in eval mode inside the block, each back in its own mode after it, even after an error."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def capture(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Collect (input, output) of every call of ``layer`` inside the block; the hook is gone after it."""
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def keep(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        seen.append((inputs[0], output))
+
+    hook = layer.register_forward_hook(keep)
+    try:
+        yield seen
+    finally:
+        hook.remove()

@@ -1,0 +1,255 @@
+"""RDM: Algorithm 1 of the paper, the training of D and G on the features of a frozen classifier."""
+
+import copy
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from bal.discrimination import losses
+from bal.discrimination.callbacks import Callback, Record
+from bal.discrimination.checkpoint import load_checkpoint, save_checkpoint
+from bal.features import TrivialSampler, random_labels
+from bal.sampling import Epsilon, Generator, Push, hard_features
+from bal.storage import digest
+
+LossTerm = Literal["t", "s", "u"]
+Status = Literal["finished", "diverged", "collapsed"]
+
+DIVERGENCE = 100.0  # a loss this many times its first value (or than 1) has no way back
+COLLAPSE = 1e-2  # spread of generated features, as a share of the ID features' spread
+
+
+@dataclass(frozen=True, kw_only=True)
+class GANTraining:
+    """Settings of Algorithm 1; ``lambda_c``, ``lambda_`` and the terms are the paper's, it gives no others.
+
+    terms: the parts of L_d, for the ablation of Table 3. decay: of the moving average of D's weights. anchors: ID features of
+    each class that stand for M_c in L_g; None takes all.
+    """
+
+    epochs: int = 8
+    batch_size: int = 256
+    learning_rate_D: float = 1e-4  # noqa: N815 - the paper's letters
+    learning_rate_G: float = 1e-4  # noqa: N815
+    lambda_c: float = 0.7
+    lambda_: float = 0.01
+    form: losses.Form = "bounded"
+    terms: tuple[LossTerm, ...] = ("t", "s", "u")
+    push: Push = "sign"
+    epsilon: Epsilon = field(default_factory=Epsilon)
+    decay: float = 0.999
+    anchors: int | None = 128
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How the training ended. ``history`` has one record for each healthy epoch."""
+
+    status: Status
+    message: str
+    epochs: int
+    history: list[Record]
+
+
+class UnhealthyError(Exception):
+    """Raised inside the loop when it should stop; carries the status."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Algorithm1:
+    """Adversarial training of D and G on ID pairs <f, c>.
+
+    f: (N, m) normalised ID features, c: (N,) their labels. ``D`` and ``G`` are changed in place; ``average`` is the moving
+    average of D, the one to use for inference. Every random number comes from ``generator``.
+    """
+
+    def __init__(
+        self,
+        *,
+        D: nn.Module,
+        G: Generator,
+        f: Tensor,
+        c: Tensor,
+        trivial: TrivialSampler,
+        settings: GANTraining,
+        generator: torch.Generator,
+    ) -> None:
+        self.D, self.G, self.average = D, G, copy.deepcopy(D).requires_grad_(False)
+        self.f, self.c, self.classes = f, c, G.classes
+        self.trivial = trivial.fit(f, c)
+        self.settings, self.generator = settings, generator
+        self.optimiser_D = torch.optim.Adam(D.parameters(), betas=(0.5, 0.999))
+        self.optimiser_G = torch.optim.Adam(G.parameters(), betas=(0.5, 0.999))
+        self.batch_size = min(settings.batch_size, len(f))
+        self.iterations = len(f) // self.batch_size  # M of Algorithm 1; the ragged end of an epoch is left out
+        self.step, self.first_loss = 0, math.nan
+        self.history: list[Record] = []
+        self.run_id = digest({"f": f, "c": c, "seed": generator.get_state()}, asdict(settings))
+        self.anchors, self.anchor_labels = self._draw_anchors()
+
+    def run(self, *, callbacks: Iterable[Callback] = (), checkpoint: Path | None = None) -> TrainingResult:
+        """Train, or go on from ``checkpoint`` where a killed run left it; the final weights are the same either way."""
+        callbacks = list(callbacks)
+        if checkpoint is not None and checkpoint.exists():
+            load_checkpoint(checkpoint, self)
+        for callback in callbacks:
+            callback.on_start(self.history, self.settings.epochs, self.iterations)
+        result = self._train(callbacks, checkpoint)
+        for callback in callbacks:
+            callback.on_end(result.status, result.message)
+        return result
+
+    def _train(self, callbacks: list[Callback], checkpoint: Path | None) -> TrainingResult:
+        healthy = self.weights()
+        try:
+            for epoch in range(len(self.history), self.settings.epochs):
+                record = self._epoch(epoch, callbacks)
+                check_health(record)
+                self.history.append(record)
+                healthy = self.weights()
+                if checkpoint is not None:
+                    save_checkpoint(checkpoint, self)
+                for callback in callbacks:
+                    callback.on_epoch(record)
+        except UnhealthyError as stop:
+            self.load_weights(healthy)  # the best state known without OOD data: the last healthy one
+            kept = f"epoch {len(self.history)}" if self.history else "the start"
+            message = f"{stop}; stopped in epoch {len(self.history) + 1} and went back to the weights of {kept}"
+            return TrainingResult(stop.status, message, len(self.history), self.history)
+        return TrainingResult("finished", f"all {len(self.history)} epochs done", len(self.history), self.history)
+
+    def _epoch(self, epoch: int, callbacks: list[Callback]) -> Record:
+        sums: Record = {}
+        order = torch.randperm(len(self.f), generator=self.generator)
+        for rows in order[: self.iterations * self.batch_size].split(self.batch_size):
+            f, c = self.f[rows], self.c[rows]
+            terms = self.discriminator_step(f, c) | self.generator_step(len(f))
+            self._check_divergence(terms)
+            for name, value in terms.items():
+                sums[name] = sums.get(name, 0.0) + value / self.iterations
+            for callback in callbacks:
+                callback.on_step(terms)
+        return {"epoch": epoch + 1, **sums}
+
+    def discriminator_step(self, f: Tensor, c: Tensor) -> Record:
+        """Lines 3 to 10 of Algorithm 1: one update of D; G is not touched."""
+        s = self.settings
+        c_shuffled = losses.shuffle_labels(c, self.classes, self.generator)
+        f_trivial, c_trivial = self.trivial.sample(f, c, classes=self.classes, generator=self.generator)
+        z, c_z = self._noise(len(f))
+        with torch.no_grad():
+            f_fake = self.G(z, c_z)
+        epsilon = s.epsilon.sample(len(f), self.generator, f.device)
+        f_hard = hard_features(self.D, self.G, z, c_z, epsilon, push=s.push)
+
+        pairs = [(f, c), (f, c_shuffled), (f_fake, c_z), (f_trivial, c_trivial), (f_hard, c_z)]
+        logits: Tensor = self.D(torch.cat([f for f, _ in pairs]), torch.cat([c for _, c in pairs]))
+        positive, shuffled, fake, trivial, hard = logits.split(len(f))
+        zero = logits.new_zeros(())
+        L_t = losses.vanilla_loss(positive, fake) if "t" in s.terms else zero
+        L_s = losses.shuffle_loss(positive, shuffled, form=s.form) if "s" in s.terms else zero
+        ood = torch.cat([trivial, hard])
+        L_u = losses.uniform_loss(positive, ood, lambda_c=s.lambda_c, form=s.form) if "u" in s.terms else zero
+        L_d = losses.discriminator_loss(L_t, L_s, L_u)
+        self._update(self.optimiser_D, L_d, s.learning_rate_D)
+        self._follow()
+        return {
+            "L_d": L_d.item(),
+            "L_t": L_t.item(),
+            "L_s": L_s.item(),
+            "L_u": L_u.item(),
+            "D_id": positive.detach().sigmoid().mean().item(),
+            "D_shuffled": shuffled.detach().sigmoid().mean().item(),
+            "D_fake": fake.detach().sigmoid().mean().item(),
+            "D_trivial": trivial.detach().sigmoid().mean().item(),
+            "D_hard": hard.detach().sigmoid().mean().item(),
+            "spread": (f_fake.std(0).mean() / f.std(0).mean()).item(),
+        }
+
+    def generator_step(self, rows: int) -> Record:
+        """Lines 11 to 15 of Algorithm 1: one update of G; D is not touched."""
+        z, c = self._noise(rows)
+        fake = self.G(z, c)
+        distance = losses.nearest_l1(fake, c, self.anchors, self.anchor_labels)
+        L_g = losses.generator_loss(self.D(fake, c), distance, lambda_=self.settings.lambda_, form=self.settings.form)
+        self._update(self.optimiser_G, L_g, self.settings.learning_rate_G)
+        self.step += 1
+        return {"L_g": L_g.item(), "distance": distance.item()}
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of all weights of D, its average and G."""
+        return {
+            f"{part}.{name}": tensor.clone()
+            for part, module in self._modules().items()
+            for name, tensor in module.state_dict().items()
+        }
+
+    def load_weights(self, weights: dict[str, Tensor]) -> None:
+        """Put back what :meth:`weights` gave."""
+        for part, module in self._modules().items():
+            module.load_state_dict(
+                {name.removeprefix(f"{part}."): tensor for name, tensor in weights.items() if name.startswith(f"{part}.")}
+            )
+
+    def _modules(self) -> dict[str, nn.Module]:
+        return {"D": self.D, "average": self.average, "G": self.G}
+
+    def _noise(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Z ~ P_z and random conditional labels."""
+        z = self.G.noise(rows, self.generator)
+        return z, random_labels(rows, self.classes, self.generator, z.device)
+
+    def _update(self, optimiser: torch.optim.Optimizer, loss: Tensor, learning_rate: float) -> None:
+        """Gradient descent on the optimiser's own parameters alone; the rate falls along a half cosine."""
+        done = self.step / (self.settings.epochs * self.iterations)
+        parameters = optimiser.param_groups[0]["params"]
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        optimiser.param_groups[0]["lr"] = learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+        optimiser.step()
+        optimiser.zero_grad()
+
+    def _follow(self) -> None:
+        """Move the average towards D; a short memory at first, so that it does not cling to the start."""
+        decay = min(self.settings.decay, (1 + self.step) / (10 + self.step))
+        with torch.no_grad():
+            for average, weight in zip(self.average.parameters(), self.D.parameters(), strict=True):
+                average.lerp_(weight, 1 - decay)
+
+    def _check_divergence(self, terms: Record) -> None:
+        if math.isnan(self.first_loss):
+            self.first_loss = terms["L_d"]
+        for name in ("L_d", "L_g"):
+            limit = DIVERGENCE * max(1.0, abs(self.first_loss))
+            if not abs(terms[name]) <= limit:  # also true for NaN
+                raise UnhealthyError("diverged", f"{name} reached {terms[name]:.4g}, beyond +-{limit:.4g}")
+
+    def _draw_anchors(self) -> tuple[Tensor, Tensor]:
+        """The features of each class that stand for M_c in L_g."""
+        if self.settings.anchors is None:
+            return self.f, self.c
+        order = torch.randperm(len(self.c), generator=self.generator)
+        labels = self.c.cpu()[order]
+        rows = torch.cat([order[labels == label][: self.settings.anchors] for label in range(self.classes)])
+        return self.f[rows], self.c[rows]
+
+
+def check_health(record: Record) -> None:
+    """Refuse an epoch after which D or G is of no use any more."""
+    negatives = {name: record[name] for name in ("D_shuffled", "D_trivial", "D_hard")}
+    worst = max(negatives, key=lambda name: negatives[name])
+    if record["D_id"] <= min(negatives.values()):
+        raise UnhealthyError(
+            "collapsed", f"D gives ID features {record['D_id']:.3g}, no more than its negatives ({worst} {negatives[worst]:.3g})"
+        )
+    if record["spread"] < COLLAPSE:
+        raise UnhealthyError("collapsed", f"G's features spread {record['spread']:.2g} of the ID features': all alike")

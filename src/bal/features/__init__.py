@@ -1,0 +1,21 @@
+"""REM, the representation extraction module (Sec. 4.1): features, their geometry, trivial OOD."""
+
+from bal.features.cache import FeatureCache
+from bal.features.extraction import Features, InputSpec, extract
+from bal.features.normalisation import NormalisationName, class_means, make_normalisation
+from bal.features.trivial import Pairs, TrivialSampler, Uniform, batch_bounds, random_labels
+
+__all__ = [
+    "FeatureCache",
+    "Features",
+    "InputSpec",
+    "NormalisationName",
+    "Pairs",
+    "TrivialSampler",
+    "Uniform",
+    "batch_bounds",
+    "class_means",
+    "extract",
+    "make_normalisation",
+    "random_labels",
+]
