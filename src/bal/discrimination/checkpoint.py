@@ -23,7 +23,7 @@ def save_checkpoint(path: Path, training: "Algorithm1") -> None:
     settings = {
         "run": training.run_id,
         "step": training.step,
-        "first_loss": training.first_loss,
+        "first_losses": training.first_losses,
         "history": training.history,
     }
     save_tensors(path, tensors, settings)
@@ -40,7 +40,7 @@ def load_checkpoint(path: Path, training: "Algorithm1") -> None:
     restore_optimiser(training.optimiser_D, "optimiser_D", tensors)
     restore_optimiser(training.optimiser_G, "optimiser_G", tensors)
     training.generator.set_state(tensors["generator"])
-    training.step, training.first_loss = settings["step"], settings["first_loss"]
+    training.step, training.first_losses = settings["step"], settings["first_losses"]
     training.history[:] = settings["history"]
 
 

@@ -20,7 +20,7 @@ from bal.storage import digest
 LossTerm = Literal["t", "s", "u"]
 Status = Literal["finished", "diverged", "collapsed"]
 
-DIVERGENCE = 100.0  # a loss this many times its first value (or than 1) has no way back
+DIVERGENCE = 100.0  # a loss this many times its first value (or 1, if that is more) has no way back
 COLLAPSE = 1e-2  # spread of generated features, as a share of the ID features' spread
 
 
@@ -90,7 +90,8 @@ class Algorithm1:
         self.optimiser_G = torch.optim.Adam(G.parameters(), betas=(0.5, 0.999))
         self.batch_size = min(settings.batch_size, len(f))
         self.iterations = len(f) // self.batch_size  # M of Algorithm 1; the ragged end of an epoch is left out
-        self.step, self.first_loss = 0, math.nan
+        self.step = 0
+        self.first_losses: Record = {}
         self.history: list[Record] = []
         self.run_id = digest({"f": f, "c": c, "seed": generator.get_state()}, asdict(settings))
         self.anchors, self.anchor_labels = self._draw_anchors()
@@ -226,11 +227,9 @@ class Algorithm1:
                 average.lerp_(weight, 1 - decay)
 
     def _check_divergence(self, terms: Record) -> None:
-        if math.isnan(self.first_loss):
-            self.first_loss = terms["L_d"]
         for name in ("L_d", "L_g"):
-            limit = DIVERGENCE * max(1.0, abs(self.first_loss))
-            if not abs(terms[name]) <= limit:  # also true for NaN
+            limit = DIVERGENCE * max(1.0, abs(self.first_losses.setdefault(name, terms[name])))
+            if not (math.isfinite(terms[name]) and abs(terms[name]) <= limit):
                 raise UnhealthyError("diverged", f"{name} reached {terms[name]:.4g}, beyond +-{limit:.4g}")
 
     def _draw_anchors(self) -> tuple[Tensor, Tensor]:

@@ -34,8 +34,8 @@ def detection_metrics(id_scores: ArrayLike, ood_scores: ArrayLike, *, tpr: float
     below = np.searchsorted(unknown, known, "left")  # OOD scores below each ID score, (N,)
     at_or_below = np.searchsorted(unknown, known, "right")
     gamma = threshold_at_tpr(known, tpr)
-    fpr = 1 - np.searchsorted(unknown, gamma, "left") / len(unknown)
-    achieved = 1 - np.searchsorted(known, gamma, "left") / len(known)
+    fpr = (len(unknown) - np.searchsorted(unknown, gamma, "left")) / len(unknown)
+    achieved = (len(known) - np.searchsorted(known, gamma, "left")) / len(known)
     return Metrics(
         fpr95=float(fpr),
         detection_error=float(0.5 * (1 - achieved) + 0.5 * fpr),

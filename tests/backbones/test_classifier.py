@@ -1,0 +1,145 @@
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from bal.backbones import Classifier, Normalise
+from bal.errors import HeadError, ShapeError
+
+
+def test_the_feature_is_the_input_of_the_last_linear_layer(tiny_model, tiny_images):
+    x = tiny_images[0]
+    f, logits = Classifier(tiny_model)(x)
+    tiny_model.eval()
+    with torch.no_grad():
+        by_hand = tiny_model[:-1](x)
+    assert torch.equal(f, by_hand)
+    assert torch.equal(logits, by_hand @ tiny_model[-1].weight.T + tiny_model[-1].bias) or torch.allclose(logits, tiny_model(x))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_call_leaves_the_model_exactly_as_found(tiny_model, tiny_images, training):
+    tiny_model.train(training)
+    tiny_model[4].train(not training)  # one layer in the other mode
+    tiny_model[-1].weight.requires_grad_(False)
+    tiny_model[-1].register_forward_hook(lambda *_: None)
+    before = copy.deepcopy(tiny_model.state_dict())
+    modes = [module.training for module in tiny_model.modules()]
+    hooks = [dict(module._forward_hooks) for module in tiny_model.modules()]
+    wants_grad = [p.requires_grad for p in tiny_model.parameters()]
+
+    f, logits = Classifier(tiny_model)(tiny_images[0])
+
+    assert all(torch.equal(before[name], tensor) for name, tensor in tiny_model.state_dict().items())
+    assert modes == [module.training for module in tiny_model.modules()]
+    assert hooks == [dict(module._forward_hooks) for module in tiny_model.modules()]
+    assert wants_grad == [p.requires_grad for p in tiny_model.parameters()]
+    assert all(p.grad is None for p in tiny_model.parameters())
+    assert not f.requires_grad
+    assert not logits.requires_grad
+
+
+def test_modes_and_hooks_come_back_even_after_an_error(tiny_model):
+    tiny_model.train()
+    with pytest.raises(ShapeError, match="cannot take inputs of shape"):
+        Classifier(tiny_model)(torch.zeros(2, 3, 4, 4))
+    assert all(module.training for module in tiny_model.modules())
+    assert not tiny_model[-1]._forward_hooks
+
+
+def test_a_row_scores_the_same_alone_and_in_a_batch(tiny_classifier, tiny_images):
+    """Fault 21."""
+    x = tiny_images[0]
+    f, logits = tiny_classifier(x)
+    for row in (0, 17, 59):
+        f_1, logits_1 = tiny_classifier(x[row : row + 1])
+        torch.testing.assert_close(f_1[0], f[row], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(logits_1[0], logits[row], rtol=1e-5, atol=1e-6)
+
+
+def test_head_can_be_named(tiny_model, tiny_images):
+    classifier = Classifier(tiny_model, head="5")
+    assert (classifier.dim, classifier.classes) == (64, 6)
+    assert classifier(tiny_images[0])[0].shape == (60, 64)
+
+
+class TwoHeads(nn.Module):
+    """The auxiliary head is defined after the real one, so the search finds the wrong layer."""
+
+    def __init__(self, *, use_auxiliary: bool) -> None:
+        super().__init__()
+        self.body, self.head, self.auxiliary = nn.Linear(4, 5), nn.Linear(5, 3), nn.Linear(5, 3)
+        self.use_auxiliary = use_auxiliary
+
+    def forward(self, x):
+        f = torch.relu(self.body(x))
+        if self.use_auxiliary:
+            self.auxiliary(f)
+        return self.head(f)
+
+
+@pytest.mark.parametrize("use_auxiliary", [True, False])
+def test_a_last_layer_that_does_not_make_the_output_is_refused_with_the_names_to_choose_from(use_auxiliary):
+    model = TwoHeads(use_auxiliary=use_auxiliary)
+    x = torch.randn(32, 4)
+    with pytest.raises(HeadError, match=r"head=.*'body', 'head', 'auxiliary'"):
+        Classifier(model)(x)
+    f, logits = Classifier(model, head="head")(x)
+    assert f.shape == (32, 5)
+    assert torch.allclose(logits, model(x))
+
+
+@pytest.mark.parametrize("wrap", [lambda y: (y, None), lambda y: SimpleNamespace(logits=y), lambda y: y.log_softmax(1)])
+def test_outputs_may_be_tuples_objects_with_logits_or_normalised(tiny_model, tiny_images, wrap):
+    class Wrapped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = tiny_model
+
+        def forward(self, x):
+            return wrap(self.inner(x))
+
+    assert torch.equal(Classifier(Wrapped())(tiny_images[0])[1], Classifier(tiny_model)(tiny_images[0])[1])
+
+
+@pytest.mark.parametrize(("head", "words"), [("nope", "no layer 'nope'"), ("0", "is a Conv2d, not nn.Linear")])
+def test_a_wrong_head_name_is_refused(tiny_model, head, words):
+    with pytest.raises(HeadError, match=words):
+        Classifier(tiny_model, head=head)
+
+
+def test_a_network_without_a_linear_layer_is_refused():
+    with pytest.raises(HeadError, match=r"no nn\.Linear layer"):
+        Classifier(nn.Conv2d(1, 2, 3))
+
+
+def test_a_sequence_output_is_refused():
+    with pytest.raises(ShapeError, match="one feature and one logit vector"):
+        Classifier(nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 3)))(torch.zeros(2, 7, 4))
+
+
+def test_half_precision_logits_are_computed_in_float32():
+    """Fault 2: 300 * 300 overflows float16 (65504) and must not become Inf."""
+    model = nn.Sequential(nn.Identity(), nn.Linear(2, 2)).half()
+    with torch.no_grad():
+        model[1].weight.copy_(torch.tensor([[300.0, 0.0], [0.0, 1.0]]))
+        model[1].bias.zero_()
+    f, logits = Classifier(model)(torch.tensor([[300.0, 1.0]]))
+    assert f.dtype == logits.dtype == torch.float32
+    assert logits.tolist() == [[90000.0, 1.0]]
+
+
+def test_the_fingerprint_changes_with_any_weight_and_with_the_preprocessing(tiny_model):
+    before = Classifier(tiny_model).fingerprint()
+    assert Classifier(tiny_model).fingerprint() == before
+    assert Classifier(tiny_model, preprocess=Normalise((0.5,), (0.5,))).fingerprint() != before
+    tiny_model[1].running_mean[0] += 1e-6
+    assert Classifier(tiny_model).fingerprint() != before
+
+
+def test_preprocessing_comes_before_the_model(tiny_model, tiny_images):
+    x = tiny_images[0]
+    f, _ = Classifier(tiny_model, preprocess=Normalise((0.5,), (0.25,)))(x)
+    assert torch.allclose(f, Classifier(tiny_model)((x - 0.5) / 0.25)[0])

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from bal.data import Batches, to_input
+from bal.errors import DataError, ShapeError
+
+
+def stacked(data, batch_size=4):
+    parts = list(Batches(data, batch_size))
+    x = torch.cat([x for x, _ in parts])
+    c = None if parts[0][1] is None else torch.cat([c for _, c in parts])
+    return x, c
+
+
+X = np.arange(10 * 2 * 2, dtype=np.uint8).reshape(10, 2, 2)
+C = np.arange(10) % 3
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (X, C),
+        [X, C],
+        (torch.from_numpy(X), torch.from_numpy(C)),
+        TensorDataset(torch.from_numpy(X), torch.from_numpy(C)),
+        DataLoader(TensorDataset(torch.from_numpy(X), torch.from_numpy(C)), batch_size=3),
+    ],
+    ids=["arrays", "list", "tensors", "dataset", "loader"],
+)
+def test_every_kind_of_data_gives_the_same_rows_in_order(data):
+    x, c = stacked(data)
+    assert torch.equal(x, torch.from_numpy(X).unsqueeze(1) / 255)
+    assert torch.equal(c, torch.from_numpy(C))
+    assert Batches(data).rows == 10
+
+
+def test_inputs_alone_have_no_labels():
+    x, c = stacked(X)
+    assert x.shape == (10, 1, 2, 2)
+    assert c is None
+
+
+def test_sixteen_bit_pixels_are_scaled_and_not_clipped():
+    x = to_input(np.array([[[0, 65535, 32768]]], np.uint16))
+    assert torch.allclose(x, torch.tensor([[[[0.0, 1.0, 32768 / 65535]]]]))
+
+
+def test_token_ids_stay_whole_numbers():
+    assert to_input(np.array([[1, 2, 300]])).dtype == torch.int64
+
+
+def test_read_only_arrays_are_accepted():
+    x = np.ones((2, 3, 3), np.float32)
+    x.setflags(write=False)
+    assert to_input(x).shape == (2, 1, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "words"),
+    [
+        ((X, C[:5]), ShapeError, "10 inputs came with 5 labels"),
+        ((X, np.eye(3)[C]), ShapeError, "one class index"),
+        ((X, C.astype(float)), ShapeError, "whole numbers"),
+        ((X, C, C), DataError, "3 parts"),
+        ("folder", DataError, "got str"),
+        (np.float32(1), DataError, "got float32"),
+        (np.array(["a", "b"]), ShapeError, "expected numbers"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_way_out(data, error, words):
+    with pytest.raises(error, match=words):
+        stacked(data)

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bal.errors import BalError
+from bal.features import class_means, make_normalisation
+from bal.features.normalisation import SHRINKAGE
+from bal.seeding import make_generator
+
+NAMES = ["identity", "standardise", "l2", "whiten", "l2+standardise", "l2+whiten"]
+
+
+def skewed(rows=400, dim=6, classes=3, seed=0):
+    g = make_generator(seed)
+    mix = torch.randn(dim, dim, generator=g)
+    c = torch.arange(rows) % classes
+    return 5 * torch.randn(classes, dim, generator=g)[c] + torch.randn(rows, dim, generator=g) @ mix, c
+
+
+def test_whitening_makes_the_within_class_covariance_the_identity_up_to_the_shrinkage():
+    f, c = skewed()
+    y = make_normalisation("whiten", 6).fit(f, c)(f).double().numpy()
+    c = c.numpy()
+    centred = np.concatenate([y[c == k] - y[c == k].mean(0) for k in range(3)])
+    within = centred.T @ centred / len(y)
+    raw = np.concatenate([(f[c == k] - f[c == k].mean(0)).double().numpy() for k in range(3)])
+    values = np.linalg.eigvalsh(raw.T @ raw / len(raw))
+    expected = np.sort(values / (values + SHRINKAGE * values.mean()))  # what shrinkage leaves of each variance 1
+    np.testing.assert_allclose(np.linalg.eigvalsh(within), expected, atol=1e-5)
+
+
+def test_standardising_gives_mean_0_and_deviation_1_and_leaves_constant_coordinates():
+    f, c = skewed()
+    f[:, 2] = 7.0
+    y = make_normalisation("standardise", 6).fit(f, c)(f)
+    moving = [0, 1, 3, 4, 5]
+    np.testing.assert_allclose(y.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(y[:, moving].std(0, correction=0), 1, atol=1e-5)
+    assert torch.all(y[:, 2] == 0)
+
+
+@pytest.mark.parametrize("name", ["identity", "standardise", "whiten"])
+def test_affine_steps_can_be_undone(name):
+    f, c = skewed()
+    step = make_normalisation(name, 6).fit(f, c)
+    torch.testing.assert_close(step.inverse(step(f)), f, rtol=1e-3, atol=1e-3)
+
+
+def test_l2_says_that_it_cannot_be_undone():
+    with pytest.raises(BalError, match="cannot be undone"):
+        make_normalisation("l2+whiten", 2).inverse(torch.zeros(1, 2))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), scale=st.sampled_from([1e-6, 1.0, 1e4]))
+def test_every_normalisation_is_finite_even_on_dead_and_repeated_features(name, seed, scale):
+    g = make_generator(seed)
+    f = scale * torch.relu(torch.randn(10, 6, generator=g))
+    f[:, 0], f[3] = 0.0, f[4]  # a dead neuron, a repeated row
+    step = make_normalisation(name, 6).fit(f, torch.arange(10) % 2)
+    assert torch.isfinite(step(torch.cat([f, torch.zeros(1, 6)]))).all()
+
+
+def test_a_saved_normalisation_gives_the_same_features():
+    f, c = skewed()
+    fitted = make_normalisation("l2+whiten", 6).fit(f, c)
+    fresh = make_normalisation("l2+whiten", 6)
+    fresh.load_state_dict(fitted.state_dict())
+    assert torch.equal(fresh(f), fitted(f))
+
+
+def test_class_means_by_hand():
+    f = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]])
+    assert class_means(f, torch.tensor([0, 0, 2]), 3).tolist() == [[2.0, 0.0], [0.0, 0.0], [0.0, 5.0]]

@@ -1,0 +1,78 @@
+"""The demo's page: complete, self-contained, and true to the rows."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from bal.backbones import ClassifierTraining
+from bal.experiments import DemoSettings, run_demo, summary
+from bal.report import summary_table, write_demo_report
+
+SETTINGS = DemoSettings(seeds=(0,), width=4, classifier=ClassifierTraining(epochs=1))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    runs = run_demo(SETTINGS, out, say=lambda _: None, show_progress=False)
+    write_demo_report(runs, SETTINGS, out / "report.html")
+    return (out / "report.html").read_text(), runs
+
+
+class Addresses(HTMLParser):
+    """Collects everything a browser would fetch."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found += [value for name, value in attrs if name in {"src", "href", "xlink:href", "data"}]
+
+
+def test_the_page_asks_for_nothing_outside_itself(page):
+    parser = Addresses()
+    parser.feed(page[0])
+    assert parser.found
+    assert all(address.startswith(("data:", "#")) for address in parser.found)
+    assert "<script" not in page[0]
+    assert len(page[0]) < 1_500_000
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Results",
+        "Every seed",
+        "Scores",
+        "ROC and precision-recall",
+        "Training of D and G",
+        "two dimensions",
+        "Most confident",
+        "Exact settings",
+    ],
+)
+def test_the_page_has_every_section(page, title):
+    assert re.search(f"<h2>[^<]*{title}", page[0])
+
+
+def test_the_page_shows_the_figures_of_the_rows(page):
+    html, runs = page
+    numbers = dict(summary(runs))
+    for name in ("BAL", "max-softmax"):
+        assert f"{100 * numbers[name]['auroc'][0]:.2f} ± 0.00" in html
+    assert html.count("<svg") == 4
+    assert html.count("<img") == 18
+    assert "&#34;lambda_c&#34;: 0.7" in html, "the exact settings are there"
+
+
+def test_the_better_number_is_marked_whichever_way_it_points(page):
+    _, runs = page
+    table = summary_table(runs)
+    numbers = dict(summary(runs))
+    names = list(numbers)
+    for row, column in table.best:
+        key = ["fpr95", "detection_error", "auroc", "aupr_in", "aupr_out"][column - 1]
+        values = [numbers[name][key][0] for name in names]
+        assert values[row] == (min(values) if key in {"fpr95", "detection_error"} else max(values))
