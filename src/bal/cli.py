@@ -35,6 +35,8 @@ class Demo:
         if not self.seeds:
             raise BalError("--seeds needs at least one whole number, for example --seeds 0 1 2")
         console = Console()
+        if not console.is_terminal:
+            console.width = 140  # a log has room for the table
         settings = DemoSettings(seeds=self.seeds)
         runs = run_demo(settings, self.out, say=lambda line: console.print(line, highlight=False))
         report = self.out / "report.html"
@@ -42,7 +44,7 @@ class Demo:
         summary = summary_table(runs)
         table = Table(title=f"mean ± standard deviation of {len(runs)} seeds, in per cent")
         for index, name in enumerate(summary.header):
-            table.add_column(name, justify="right" if index else "left", no_wrap=True)
+            table.add_column(name, justify="right" if index else "left")
         for r, row in enumerate(summary.rows):
             table.add_row(*(f"[bold]{cell}[/bold]" if (r, c) in summary.best else cell for c, cell in enumerate(row)))
         console.print(table)

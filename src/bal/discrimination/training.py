@@ -35,7 +35,7 @@ class GANTraining:
     epochs: int = 8
     batch_size: int = 256
     learning_rate_D: float = 1e-4  # noqa: N815 - the paper's letters
-    learning_rate_G: float = 1e-4  # noqa: N815
+    learning_rate_G: float = 3e-4  # noqa: N815
     lambda_c: float = 0.7
     lambda_: float = 0.01
     form: losses.Form = "bounded"

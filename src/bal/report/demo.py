@@ -18,10 +18,11 @@ from bal.experiments import DemoSettings, SeedRun, summary
 from bal.features import Features
 from bal.report import figures
 from bal.report.page import Page, Picture, Section, Table, write_page
+from bal.storage import write_atomically
 
 COLUMNS = {
     "fpr95": "FPR95 ↓",
-    "detection_error": "detection error ↓",
+    "detection_error": "det. error ↓",
     "auroc": "AUROC ↑",
     "aupr_in": "AUPR-in ↑",
     "aupr_out": "AUPR-out ↑",
@@ -56,7 +57,7 @@ def seed_table(runs: Sequence[SeedRun]) -> Table:
             + [f"{100 * getattr(row, key):.2f}" for key in COMPARED]
             + [f"{100 * intervals[key].low:.1f} to {100 * intervals[key].high:.1f}" for key in ("fpr95", "auroc")]
         )
-    header = ["detector", "seed", *(COLUMNS[key] for key in COMPARED), "FPR95, 95 % interval", "AUROC, 95 % interval"]
+    header = ["detector", "seed", *(COLUMNS[key] for key in COMPARED), "FPR95 interval", "AUROC interval"]
     return Table(header, rows)
 
 
@@ -100,7 +101,7 @@ def caption(
 
 
 def write_demo_report(runs: Sequence[SeedRun], settings: DemoSettings, path: Path) -> None:
-    """Write ``report.html``; curves and pictures are of the first seed."""
+    """Write ``report.html``, and beside it ``scores.svg``; curves and pictures are of the first seed."""
     sample = load_sample()
     first = runs[0]
     scores: dict[str, tuple[Scores, Scores]] = {m.row.detector: (m.id_scores, m.ood_scores) for m in first.measured}
@@ -118,7 +119,7 @@ def write_demo_report(runs: Sequence[SeedRun], settings: DemoSettings, path: Pat
         ),
         Section(
             "Every seed",
-            ["The intervals are bootstrap intervals over the test images: they do not include the training's own spread."],
+            ["The intervals are 95 % bootstrap intervals over the test images: they do not include the training's own spread."],
             table=seed_table(runs),
         ),
         Section(
@@ -151,6 +152,7 @@ def write_demo_report(runs: Sequence[SeedRun], settings: DemoSettings, path: Pat
         Section(f"Most confident mistakes (seed {first.seed}): {sample.id_name} that BAL trusts least", gallery=rejected),
         Section("Exact settings", ["Run again with: bal demo"], code=settings_text(settings)),
     ]
+    write_atomically(path.with_name("scores.svg"), figures.score_histograms(scores).encode())
     title = f"bal demo: {sample.id_name} against {sample.ood_name}"
     write_page(Page(title, lead(runs), sections), path)
 

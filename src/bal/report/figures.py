@@ -52,7 +52,7 @@ def score_histograms(scores: Mapping[str, tuple[Scores, Scores]]) -> str:
 
     Scores of detectors have no common unit, and most of max-softmax's stick to 0; so the axis is the rank among ID scores.
     """
-    figure, axes = new_figure(len(scores), width=4.0)
+    figure, axes = new_figure(len(scores), width=5.2)
     for panel, (name, (known, unknown)) in zip(axes, scores.items(), strict=True):
         rank = np.sort(known)
         places = {
@@ -99,7 +99,7 @@ def curve(positive: Scores, negative: Scores, points: int = 400) -> tuple[Scores
 
 def training_curves(history: Sequence[Record]) -> str:
     """The losses of Algorithm 1, and what D answers to each kind of pair, epoch by epoch."""
-    figure, (losses, answers) = new_figure(2, width=4.6)
+    figure, (losses, answers) = new_figure(2, width=5.2)
     epochs = [record["epoch"] for record in history]
     for panel, names in (
         (losses, ("L_d", "L_t", "L_s", "L_u", "L_g")),
