@@ -1,4 +1,5 @@
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -69,11 +70,26 @@ def test_a_full_disk_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "file"
     path.write_bytes(b"old")
     monkeypatch.setattr("bal.storage.uuid4", lambda: type("Fixed", (), {"hex": "x"}))
-    (tmp_path / ".file.x.tmp").symlink_to("/dev/full")
-    monkeypatch.setattr("pathlib.Path.glob", lambda self, pattern: iter(()))  # keep the link
+    (tmp_path / f".file.{platform.node()}.{os.getpid()}.x.tmp").symlink_to("/dev/full")
     with pytest.raises(StorageError, match=r"No space left.*old file, if any, is kept"):
         write_atomically(path, b"new" * 10_000)
     assert path.read_bytes() == b"old"
+
+
+MANY = """
+import sys
+from pathlib import Path
+from bal.storage import write_atomically
+for n in range(150):
+    write_atomically(Path(sys.argv[1]), sys.argv[2].encode() * 1000)
+"""
+
+
+def test_two_processes_may_write_the_same_file(tmp_path):
+    path = tmp_path / "file"
+    writers = [subprocess.Popen([sys.executable, "-c", MANY, str(path), name]) for name in "ab"]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert path.read_text() in ("a" * 1000, "b" * 1000)
 
 
 WRITER = """

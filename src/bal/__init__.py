@@ -15,13 +15,12 @@ from bal._version import __version__
 if TYPE_CHECKING:
     from bal.backbones import Classifier, Normalise
     from bal.data import load_sample
-    from bal.detectors import BAL, BALSettings, MaxSoftmax, Prediction
+    from bal.detectors import BAL, MaxSoftmax, Prediction, load_detector, make_detector, save_detector
     from bal.evaluation import evaluate
     from bal.features import FeatureCache, Features, extract
 
 _HOMES = {
     "BAL": "bal.detectors",
-    "BALSettings": "bal.detectors",
     "Classifier": "bal.backbones",
     "FeatureCache": "bal.features",
     "Features": "bal.features",
@@ -30,12 +29,14 @@ _HOMES = {
     "Prediction": "bal.detectors",
     "evaluate": "bal.evaluation",
     "extract": "bal.features",
+    "load_detector": "bal.detectors",
     "load_sample": "bal.data",
+    "make_detector": "bal.detectors",
+    "save_detector": "bal.detectors",
 }
 
 __all__ = [
     "BAL",
-    "BALSettings",
     "Classifier",
     "FeatureCache",
     "Features",
@@ -45,7 +46,10 @@ __all__ = [
     "__version__",
     "evaluate",
     "extract",
+    "load_detector",
     "load_sample",
+    "make_detector",
+    "save_detector",
 ]
 
 

@@ -1,54 +1,124 @@
-"""The command line: ``bal demo``. torch is imported inside the commands, so that help is quick."""
+"""The command line: ``bal demo`` and ``bal compare``. torch is imported inside the commands, so that help is quick."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from bal._version import __version__
-from bal.errors import BalError
+from bal.errors import BalError, DataError
+from bal.settings import MAX_SEED
+
+if TYPE_CHECKING:
+    from bal.experiments import Standing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Train a small classifier on Fashion-MNIST, fit BAL, compare it with max-softmax on MNIST, write a report.
+    """Train a small classifier on Fashion-MNIST, fit BAL and its rivals, compare them on MNIST, write a report.
 
-    Everything it needs ships with the package; about 3 minutes on 2 cores.
+    Everything it needs ships with the package; about 5 minutes on 2 cores.
 
     Example: bal demo --seeds 0 1 2 --out runs/demo
     """
 
     seeds: tuple[int, ...] = (0, 1, 2)
-    """One classifier and one BAL are trained for each."""
+    """One classifier and one of each detector are trained for each."""
     out: Path = Path("runs/demo")
     """Where results.json, report.html and the training logs go."""
 
     def __call__(self) -> None:
         """Run it."""
-        from bal.experiments import DemoSettings, run_demo  # noqa: PLC0415 - torch is slow to import
-        from bal.report import summary_table, write_demo_report  # noqa: PLC0415
+        check_seeds(self.seeds)
+        check_folder(self.out)
+        from bal.experiments import DemoSettings, ranking, run_demo  # noqa: PLC0415 - torch is slow to import
+        from bal.report import write_demo_report  # noqa: PLC0415
 
-        if not self.seeds:
-            raise BalError("--seeds needs at least one whole number, for example --seeds 0 1 2")
-        console = Console()
-        if not console.is_terminal:
-            console.width = 140  # a log has room for the table
+        console = make_console()
         settings = DemoSettings(seeds=self.seeds)
-        runs = run_demo(settings, self.out, say=lambda line: console.print(line, highlight=False))
-        report = self.out / "report.html"
-        write_demo_report(runs, settings, report)
-        summary = summary_table(runs)
-        table = Table(title=f"mean ± standard deviation of {len(runs)} seeds, in per cent")
-        for index, name in enumerate(summary.header):
-            table.add_column(name, justify="right" if index else "left")
-        for r, row in enumerate(summary.rows):
-            table.add_row(*(f"[bold]{cell}[/bold]" if (r, c) in summary.best else cell for c, cell in enumerate(row)))
-        console.print(table)
-        console.print(f"results: {self.out / 'results.json'}\nreport:  {report}", highlight=False)
+        runs = run_demo(settings, self.out, say=lambda line: console.print(escape(line), highlight=False))
+        write_demo_report(runs, settings, self.out / "report.html")
+        print_ranking(console, ranking([m.row for run in runs for m in run.measured]), self.out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare:
+    """Rank detectors on your classifier and your data, with one pass of features; write a report.
+
+    Without --classifier, the embedded sample and the demo's classifier are used.
+
+    Example: bal compare --classifier my_model:build --train train.npz --test test.npz --ood digits=mnist.npz letters=omniglot.npz
+    """
+
+    classifier: str | None = None
+    """package.module:function that returns your trained network."""
+    train: Path | None = None
+    """.npz with images and labels: ID data to fit on."""
+    test: Path | None = None
+    """.npz with images and labels: ID data to measure on."""
+    ood: tuple[str, ...] = ()
+    """name=file.npz for each OOD set; labels are not needed."""
+    detectors: tuple[str, ...] = ()
+    """Names of detectors; all of them when not given."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Detectors that draw random numbers are fitted once for each."""
+    out: Path = Path("runs/compare")
+    """Where results.json, report.html and cached features go."""
+
+    def __call__(self) -> None:
+        """Run it."""
+        check_seeds(self.seeds)
+        check_folder(self.out)
+        from bal.detectors import DETECTORS, make_detector  # noqa: PLC0415
+        from bal.experiments import advice, compare, extract_once, ranking, write_rows  # noqa: PLC0415
+        from bal.features import FeatureCache  # noqa: PLC0415
+        from bal.report import write_comparison_report  # noqa: PLC0415
+
+        console = make_console()
+        chosen = {name: make_detector(name) for name in self.detectors or DETECTORS}
+        classifier, train, test, oods, id_name = self.load(console)
+        comparison = extract_once(
+            classifier, train=train, test=test, oods=oods, id_name=id_name, cache=FeatureCache(self.out / "cache")
+        )
+        say = lambda line: console.print(escape(line), highlight=False)  # noqa: E731
+        measured = compare(comparison, chosen, seeds=self.seeds, say=say)
+        write_rows(measured, self.out / "results.json")
+        write_comparison_report(measured, {"command": " ".join(["bal", *sys.argv[1:]])}, self.out / "report.html")
+        standings = ranking([m.row for m in measured])
+        print_ranking(console, standings, self.out)
+        for line in advice(standings):
+            console.print(escape(line), highlight=False)
+
+    def load(self, console: Console) -> tuple[Any, Any, Any, dict[str, Any], str]:
+        """Classifier, ID training and test data, OOD sets and the name of the ID data."""
+        from bal.backbones.loading import load_classifier  # noqa: PLC0415
+        from bal.data import load_sample  # noqa: PLC0415
+        from bal.data.files import load_npz  # noqa: PLC0415
+
+        if self.classifier is None:
+            if self.train or self.test or self.ood:
+                raise DataError("--train, --test and --ood need --classifier package.module:function, which returns your network")
+            from bal.experiments import DemoSettings, demo_classifier  # noqa: PLC0415
+
+            sample = load_sample()
+            console.print("no --classifier given: the embedded sample and the demo's classifier", highlight=False)
+            network = demo_classifier(DemoSettings(), sample, 0, self.out, show_progress=True)
+            return network, sample.train, sample.test, {sample.ood_name: sample.ood[0]}, sample.id_name
+        if self.train is None or self.test is None or not self.ood:
+            raise DataError("--classifier needs --train FILE.npz, --test FILE.npz and --ood NAME=FILE.npz")
+        oods = {}
+        for item in self.ood:
+            name, separator, path = item.partition("=")
+            if not separator:
+                name, path = Path(item).stem, item
+            oods[name] = load_npz(path)
+        return load_classifier(self.classifier), load_npz(self.train), load_npz(self.test), oods, self.test.stem
 
 
 @dataclass(frozen=True)
@@ -60,8 +130,50 @@ class Version:
         Console().print(f"bal {__version__}", highlight=False)
 
 
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Refuse seeds that cannot be used, before anything is trained."""
+    if not seeds:
+        raise DataError("--seeds needs at least one whole number, for example --seeds 0 1 2")
+    if min(seeds) < 0 or max(seeds) > MAX_SEED:
+        raise DataError(f"--seeds must be whole numbers from 0 to {MAX_SEED}, got {' '.join(map(str, seeds))}")
+    if len(set(seeds)) != len(seeds):
+        raise DataError(f"--seeds must differ from each other, got {' '.join(map(str, seeds))}")
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be written to, before anything is trained."""
+    from bal.storage import write_atomically  # noqa: PLC0415
+
+    probe = folder / ".bal"
+    write_atomically(probe, b"")
+    probe.unlink()
+
+
+def make_console() -> Console:
+    """Standard output; a log has room for a wide table."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = 140
+    return console
+
+
+def print_ranking(console: Console, standings: "Sequence[Standing]", out: Path) -> None:
+    """The table of all detectors and where the files are."""
+    from bal.report import ranking_table  # noqa: PLC0415
+
+    content = ranking_table(standings)
+    table = Table(title="mean ± standard deviation over seeds, in per cent")
+    for index, name in enumerate(content.header):
+        table.add_column(name, justify="right" if index else "left")
+    for r, row in enumerate(content.rows):
+        table.add_row(*(f"[bold]{escape(cell)}[/bold]" if (r, c) in content.best else escape(cell) for c, cell in enumerate(row)))
+    console.print(table)
+    console.print(escape(f"results: {out / 'results.json'}\nreport:  {out / 'report.html'}"), highlight=False)
+
+
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Version, tyro.conf.subcommand("version")]
 )  # fmt: skip
 
@@ -72,7 +184,7 @@ def main() -> None:
     try:
         command()
     except BalError as error:
-        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False)
+        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -13,6 +13,10 @@ class DataError(BalError, ValueError):
     """The data cannot be used as given: empty, unlabelled, one class only, not a number."""
 
 
+class SettingsError(BalError, ValueError):
+    """A setting has a value that makes no sense."""
+
+
 class HeadError(BalError, ValueError):
     """The classifier's last linear layer was not found, or is not the one that makes the logits."""
 

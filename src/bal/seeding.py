@@ -12,12 +12,12 @@ def make_generator(seed: int) -> torch.Generator:
 
 
 @contextmanager
-def seeded_construction(generator: torch.Generator) -> Iterator[None]:
-    """Build a module whose initial weights come from ``generator``.
+def seeded(generator: torch.Generator) -> Iterator[None]:
+    """Let what draws from torch's global generator, such as the start of layers and dropout, draw from ``generator`` instead.
 
-    torch's layers initialise themselves from the global generator; it is seeded inside this block and put back afterwards.
+    The global generator of the CPU is seeded inside this block and put back after it.
     """
     seed = int(torch.randint(2**62, (), generator=generator))
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # the CPU's alone; torch.manual_seed would reseed every GPU
         yield

@@ -7,6 +7,7 @@ shape, byte and setting is kept in the file's own header, and a file only ever a
 import hashlib
 import json
 import os
+import platform
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -41,14 +42,15 @@ def digest(tensors: Mapping[str, Tensor], settings: Settings | None = None) -> s
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a whole new file or none: temporary, fsync, rename, fsync of the folder.
 
-    A kill at any moment, a full disk or a read-only folder leaves the old file as it was. Temporaries that an earlier kill
-    left behind are removed.
+    A kill at any moment, a full disk or a read-only folder leaves the old file as it was. Temporaries that killed processes of
+    this machine left behind are removed; those of processes still at work are not.
     """
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    temporary = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.{uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for stale in path.parent.glob(f".{path.name}.*.tmp"):
-            stale.unlink(missing_ok=True)
+        for other in path.parent.glob(f".{path.name}.{platform.node()}.*.tmp"):
+            if not is_running(int(other.name.split(".")[-3])):
+                other.unlink(missing_ok=True)
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
@@ -66,6 +68,17 @@ def write_atomically(path: Path, content: bytes) -> None:
             f"cannot write {path}: {error.strerror or error}; the old file, if any, is kept. "
             "Free some space or choose a folder you may write to"
         ) from error
+
+
+def is_running(process: int) -> bool:
+    """Whether a process of this machine is alive."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], settings: Settings | None = None) -> None:

@@ -1,4 +1,5 @@
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -113,6 +114,104 @@ def test_a_wrong_head_name_is_refused(tiny_model, head, words):
 def test_a_network_without_a_linear_layer_is_refused():
     with pytest.raises(HeadError, match=r"no nn\.Linear layer"):
         Classifier(nn.Conv2d(1, 2, 3))
+
+
+def test_a_head_that_is_called_twice_is_refused(tiny_model, tiny_images):
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = tiny_model
+
+        def forward(self, x):
+            return (self.inner(x) + self.inner(x + 0.01)) / 2
+
+    with pytest.raises(HeadError, match="used 2 times"):
+        Classifier(Twice())(tiny_images[0])
+
+
+def test_an_auxiliary_head_that_agrees_by_chance_is_still_refused(tiny_images):
+    class Deep(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.main, self.aux = nn.Linear(16, 5), nn.Linear(5, 3), nn.Linear(5, 3)
+            self.aux.load_state_dict({k: 2 * v for k, v in self.main.state_dict().items()})  # the same argmax everywhere
+
+        def forward(self, x):
+            f = self.body(x.flatten(1))
+            self.aux(f)
+            return self.main(f)
+
+    with pytest.raises(HeadError, match="does not make the model's output"):
+        Classifier(Deep())(tiny_images[0])
+
+
+def test_code_that_works_in_place_reaches_neither_the_features_nor_the_users_array():
+    class InPlace(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 3)
+
+        def forward(self, x):
+            f = self.body(x.sub_(0.5))
+            logits = self.head(f)
+            f.zero_()
+            return logits
+
+    x = torch.rand(6, 4)
+    before = x.clone()
+    f, _ = Classifier(InPlace())(x)
+    assert torch.equal(x, before)
+    assert f.abs().sum() > 0
+
+
+def test_preprocessing_is_in_eval_mode_too(tiny_model, tiny_images):
+    preprocess = nn.BatchNorm2d(1)
+    before = preprocess.running_mean.clone()
+    a = Classifier(tiny_model, preprocess=preprocess)(tiny_images[0])[0]
+    assert torch.equal(preprocess.running_mean, before)
+    assert preprocess.training
+    assert torch.equal(a, Classifier(tiny_model, preprocess=preprocess)(tiny_images[0])[0])
+
+
+def test_threads_do_not_disturb_each_other(tiny_model, tiny_images):
+    tiny_model.train()
+    classifier, x = Classifier(tiny_model), tiny_images[0]
+    expected = classifier(x)[0]
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda i: (i, classifier(x[i : i + 1])[0]), [i % 60 for i in range(300)]))
+    assert all(torch.allclose(f[0], expected[i], atol=1e-5) for i, f in answers)
+    assert all(module.training for module in tiny_model.modules())
+
+
+def test_the_body_may_have_another_precision_than_the_head():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 5).double(), nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.head(self.body(x).float())
+
+    assert Classifier(Mixed())(torch.rand(2, 4))[1].shape == (2, 3)
+
+
+@pytest.mark.parametrize("wrong", ["resnet18", None, lambda x: x])
+def test_what_is_not_a_module_is_refused(wrong):
+    with pytest.raises(HeadError, match=r"must be a torch\.nn\.Module"):
+        Classifier(wrong)
+
+
+def test_buffers_that_the_state_dict_leaves_out_are_part_of_the_fingerprint(tiny_model):
+    class Shift(nn.Module):
+        def __init__(self, by):
+            super().__init__()
+            self.register_buffer("by", torch.tensor(by), persistent=False)
+
+        def forward(self, x):
+            return x + self.by
+
+    a, b = (Classifier(tiny_model, preprocess=Shift(by)).fingerprint() for by in (0.0, 5.0))
+    assert a != b
 
 
 def test_a_sequence_output_is_refused():

@@ -54,7 +54,16 @@ def test_token_ids_stay_whole_numbers():
 def test_read_only_arrays_are_accepted():
     x = np.ones((2, 3, 3), np.float32)
     x.setflags(write=False)
-    assert to_input(x).shape == (2, 1, 3, 3)
+    assert torch.equal(to_input(x), torch.ones(2, 3, 3))
+
+
+def test_big_endian_and_long_double_arrays_are_accepted():
+    assert to_input(np.arange(3, dtype=">f4")).tolist() == [0.0, 1.0, 2.0]
+    assert to_input(np.arange(3, dtype=np.longdouble)).dtype == torch.float32
+
+
+def test_three_dimensional_floats_are_sequences_and_get_no_channel():
+    assert to_input(np.zeros((2, 5, 7), np.float32)).shape == (2, 5, 7)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from bal.discrimination import (
     RadialDiscriminator,
     losses,
 )
-from bal.discrimination.training import UnhealthyError, check_health
-from bal.errors import StorageError
+from bal.discrimination.training import UnhealthyError, check_finite, check_health
+from bal.errors import SettingsError, StorageError
 from bal.features import Uniform, batch_bounds, class_means
 from bal.sampling import Epsilon, Generator
 from bal.seeding import make_generator
@@ -70,9 +70,16 @@ def test_the_generator_step_updates_G_and_nothing_else():
     assert all(p.grad is None for p in training.D.parameters())
 
 
-def test_a_discriminator_step_is_gradient_descent_on_L_t_plus_L_s_plus_L_u():
+def by_hand(form, negative):
+    """The negative term of L_s and L_u, from D itself."""
+    return negative.log().mean() if form == "printed" else -(1 - negative).log().mean()
+
+
+@pytest.mark.parametrize("push", ["sign", "gradient", "noise"])
+@pytest.mark.parametrize(("form", "lambda_c"), [("bounded", 0.7), ("printed", 0.4)])
+def test_a_discriminator_step_is_gradient_descent_on_L_t_plus_L_s_plus_L_u(form, lambda_c, push):
     """The same random numbers, drawn again in the order of Algorithm 1, give the same losses and the same Adam step."""
-    training = make_training(replace(QUICK, epsilon=Epsilon(std=0.5)))
+    training = make_training(replace(QUICK, epsilon=Epsilon(std=0.5), form=form, lambda_c=lambda_c, push=push))
     D, G = copy.deepcopy(training.D), training.G
     g = make_generator(0)
     g.set_state(training.generator.get_state())
@@ -87,12 +94,18 @@ def test_a_discriminator_step_is_gradient_descent_on_L_t_plus_L_s_plus_L_u():
     c_z = torch.randint(3, (50,), generator=g)
     epsilon = (0.5 * torch.randn(50, 1, generator=g)).abs()
     fake = G(z, c_z).detach().requires_grad_()
-    hard = fake - epsilon * torch.autograd.grad(D(fake, c_z).sum(), fake)[0].sign()
-    d_f, d_shuffled, d_fake = torch.sigmoid(D(f, c)), torch.sigmoid(D(f, c_shuffled)), torch.sigmoid(D(fake, c_z))
+    if push == "noise":
+        z.requires_grad_()
+        moved = z - epsilon * torch.autograd.grad(torch.sigmoid(D(G(z, c_z), c_z)).sum(), z)[0]
+        hard = G(moved, c_z).detach()
+    else:
+        slope = torch.autograd.grad(torch.sigmoid(D(fake, c_z)).sum(), fake)[0]
+        hard = (fake - epsilon * (slope.sign() if push == "sign" else slope)).detach()
+    d_f, d_shuffled, d_fake = torch.sigmoid(D(f, c)), torch.sigmoid(D(f, c_shuffled)), torch.sigmoid(D(fake.detach(), c_z))
     d_ood = torch.sigmoid(torch.cat([D(f_trivial, c_trivial), D(hard, c_z)]))
     L_t = -d_f.log().mean() - (1 - d_fake).log().mean()
-    L_s = -(1 - d_shuffled).log().mean() - d_f.log().mean()
-    L_u = -0.7 * (1 - d_ood).log().mean() - d_f.log().mean()
+    L_s = by_hand(form, d_shuffled) - d_f.log().mean()
+    L_u = lambda_c * by_hand(form, d_ood) - d_f.log().mean()
     assert terms["L_t"] == pytest.approx(L_t.item(), rel=1e-4)
     assert terms["L_s"] == pytest.approx(L_s.item(), rel=1e-4)
     assert terms["L_u"] == pytest.approx(L_u.item(), rel=1e-4)
@@ -103,6 +116,55 @@ def test_a_discriminator_step_is_gradient_descent_on_L_t_plus_L_s_plus_L_u():
     optimiser.step()
     for ours, expected in zip(training.D.parameters(), D.parameters(), strict=True):
         torch.testing.assert_close(ours, expected, atol=2e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("form", ["bounded", "printed"])
+def test_a_generator_step_is_gradient_descent_on_L_g(form):
+    """The same random numbers, drawn again, give the same loss and the same Adam step of G: both terms, with their gradients."""
+    training = make_training(replace(QUICK, form=form, lambda_=0.3, anchors=7))
+    D, G = training.D, copy.deepcopy(training.G)
+    g = make_generator(0)
+    g.set_state(training.generator.get_state())
+    terms = training.generator_step(50)
+
+    z, c = torch.randn(50, 4, generator=g), torch.randint(3, (50,), generator=g)
+    fake = G(z, c)
+    d = torch.sigmoid(D(fake, c))
+    adversarial = (1 - d).log().mean() if form == "printed" else -d.log().mean()
+    assert len(training.anchors) == 21, "seven of each of three classes"
+    nearest = torch.stack([(training.anchors[training.anchor_labels == c[i]] - fake[i]).abs().sum(1).min() for i in range(50)])
+    L_g = adversarial + 0.3 * nearest.mean()
+    assert terms["L_g"] == pytest.approx(L_g.item(), rel=1e-4)
+    assert terms["distance"] == pytest.approx(nearest.mean().item(), rel=1e-5)
+
+    optimiser = torch.optim.Adam(G.parameters(), lr=1e-3, betas=(0.5, 0.999))
+    L_g.backward()
+    optimiser.step()
+    for ours, expected in zip(training.G.parameters(), G.parameters(), strict=True):
+        torch.testing.assert_close(ours, expected, atol=2e-5, rtol=1e-3)
+
+
+def test_the_moving_average_by_hand():
+    """average <- decay * average + (1 - decay) * D, with decay (1 + step) / (10 + step) until it reaches its setting."""
+    training = make_training(replace(QUICK, decay=0.15))
+    expected = training.average.b.item()
+    for step in range(3):
+        training.discriminator_step(training.f[:50], training.c[:50])
+        decay = min(0.15, (1 + step) / (10 + step))  # 0.1, then 0.15
+        expected = decay * expected + (1 - decay) * training.D.b.item()
+        assert training.average.b.item() == pytest.approx(expected, rel=1e-5)
+        training.generator_step(50)
+
+
+def test_the_learning_rates_fall_along_a_half_cosine():
+    training = make_training(replace(QUICK, learning_rate_D=0.4, learning_rate_G=0.2))
+    total = 3 * 6  # epochs times iterations
+    for step, share in ((0, 1.0), (total // 2, 0.5), (total, 0.0)):
+        training.step = step
+        training.discriminator_step(training.f[:50], training.c[:50])
+        training.generator_step(50)
+        assert training.optimiser_D.param_groups[0]["lr"] == pytest.approx(0.4 * share)
+        assert training.optimiser_G.param_groups[0]["lr"] == pytest.approx(0.2 * share)
 
 
 @pytest.mark.parametrize("terms", [("t",), ("t", "s"), ("t", "u"), ("t", "s", "u")])
@@ -189,15 +251,116 @@ def test_divergence_in_the_first_epoch_goes_back_to_the_start():
     assert all(torch.equal(start[f"D.{k}"], v) for k, v in training.D.state_dict().items())
 
 
-HEALTHY = {"D_id": 0.9, "D_shuffled": 0.1, "D_trivial": 0.1, "D_hard": 0.2, "spread": 0.5}
+HEALTHY = {"D_id": 0.9, "D_shuffled": 0.1, "D_trivial": 0.1, "D_hard": 0.95, "spread": 0.5}
 
 
-def test_a_collapsed_discriminator_or_generator_is_noticed():
-    check_health(HEALTHY)
-    with pytest.raises(UnhealthyError, match="no more than its negatives"):
-        check_health({**HEALTHY, "D_id": 0.1})
-    with pytest.raises(UnhealthyError, match="all alike"):
-        check_health({**HEALTHY, "spread": 1e-4})
+EVERY_TERM = ("t", "s", "u")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"D_trivial": 0.9}, "no more than D_trivial"),
+        ({"D_shuffled": 0.95}, "no more than D_shuffled"),
+        ({"D_id": float("nan")}, "no more than"),
+        ({"spread": 1e-4}, "all alike"),
+        ({"spread": float("nan")}, "all alike"),
+    ],
+)
+def test_a_collapsed_discriminator_or_generator_is_noticed(change, words):
+    check_health(HEALTHY, EVERY_TERM, [HEALTHY], last=False)
+    with pytest.raises(UnhealthyError, match=words):
+        check_health({**HEALTHY, **change}, EVERY_TERM, [HEALTHY], last=False)
+
+
+def test_a_discriminator_may_take_its_time_but_must_have_learnt_in_the_end():
+    ignorant = {**HEALTHY, "D_id": 0.5, "D_trivial": 0.5}
+    check_health(ignorant, EVERY_TERM, [ignorant], last=False)
+    with pytest.raises(UnhealthyError, match="no more than D_trivial"):
+        check_health(ignorant, EVERY_TERM, [ignorant], last=True)
+
+
+def test_negatives_that_no_term_taught_do_not_count():
+    check_health({**HEALTHY, "D_shuffled": 0.99}, ("t", "u"), [], last=True)
+    check_health({**HEALTHY, "D_trivial": 0.99}, ("t", "s"), [], last=True)
+
+
+class Collapse(Callback):
+    """From the second epoch on, G forgets its noise or D gives everything the same answer."""
+
+    def __init__(self, training, network):
+        self.training, self.network = training, network
+
+    def on_epoch(self, record):
+        with torch.no_grad():
+            if self.network == "G":
+                self.training.G.layers[0].weight[:, : self.training.G.noise_dim] = 0.0
+            else:
+                self.training.D.a.fill_(0.0)
+                self.training.D.b.fill_(-0.2)  # the ball turned inside out
+
+
+@pytest.mark.parametrize("network", ["D", "G"])
+def test_a_training_that_collapses_stops_with_the_last_healthy_weights(network):
+    """Fault 20."""
+    settings = replace(QUICK, epochs=5, learning_rate_D=1e-6, learning_rate_G=1e-9)
+    training = make_training(settings)
+    result = training.run(callbacks=[Collapse(training, network)])
+    assert (result.status, result.epochs) == ("collapsed", 1)
+    alone = make_training(settings)
+    alone._epoch(0, [])
+    assert changed(alone.D.state_dict(), training.D) == []
+    assert changed(alone.G.state_dict(), training.G) == []
+
+
+def test_weights_that_are_not_finite_are_never_kept():
+    with pytest.raises(UnhealthyError, match=r"G\.x are not finite"):
+        check_finite({"D.x": torch.ones(2), "G.x": torch.tensor([1.0, torch.nan])})
+
+
+def test_a_resumed_run_diverges_by_the_same_limit(tmp_path):
+    printed = replace(QUICK, epochs=300, learning_rate_D=1e-2, form="printed", epsilon=Epsilon(absolute=False))
+    whole = make_training(printed, radial=False).run()
+    with pytest.raises(Stop):
+        make_training(printed, radial=False).run(checkpoint=tmp_path / "c", callbacks=[StopAfter(20)])
+    assert make_training(printed, radial=False).run(checkpoint=tmp_path / "c") == whole
+    assert whole.status == "diverged"
+
+
+class Ends(Callback):
+    ended = None
+
+    def on_end(self, status, message):
+        self.ended = status
+
+
+def test_callbacks_hear_of_the_end_however_it_comes():
+    ends = Ends()
+    with pytest.raises(Stop):
+        make_training().run(callbacks=[ends, StopAfter(4)])
+    assert ends.ended == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number of 1 or more"),
+        ({"epochs": 1.5}, "epochs"),
+        ({"batch_size": 1}, "batch_size"),
+        ({"learning_rate_D": -0.1}, "learning_rate_D"),
+        ({"learning_rate_G": float("nan")}, "learning_rate_G"),
+        ({"lambda_c": -5}, "lambda_c"),
+        ({"decay": 2}, "decay must be a number from 0 to 1"),
+        ({"anchors": 0}, "anchors"),
+        ({"form": "Printed"}, "did you mean 'printed'"),
+        ({"push": "sgn"}, "push must be one of"),
+        ({"terms": ()}, "terms"),
+        ({"terms": ("x",)}, "terms"),
+    ],
+)
+def test_nonsense_settings_are_refused_at_once(settings, words):
+    with pytest.raises(SettingsError, match=words):
+        GANTraining(**settings)
 
 
 def test_the_same_seed_gives_the_same_bytes():

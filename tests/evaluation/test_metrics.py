@@ -96,6 +96,20 @@ def test_empty_and_nan_scores_are_refused(known, unknown, words):
         detection_metrics(known, unknown)
 
 
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [(np.zeros((2, 3)), r"must be \(N,\)"), ("abc", "row of numbers"), (None, "id_scores"), (1.0, r"must be \(N,\)")],
+)
+def test_what_is_not_a_row_of_numbers_is_refused(known, words):
+    with pytest.raises(DataError, match=words):
+        detection_metrics(known, [0.0, 1.0])
+
+
+def test_the_public_threshold_sorts_for_itself(rng):
+    known = rng.permutation(np.arange(100.0))
+    assert threshold_at_tpr(known) == 5.0
+
+
 @pytest.mark.parametrize("tpr", [0.0, -1.0, 1.01])
 def test_an_impossible_tpr_is_refused(tpr):
     with pytest.raises(DataError, match="true positive rate"):

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from bal.errors import DataError, SettingsError
 from bal.evaluation import bootstrap, detection_metrics, equal_counts, evaluate
 
 
@@ -44,3 +45,25 @@ def test_the_interval_of_auroc_covers_the_truth_about_as_often_as_it_says(rng):
         interval = bootstrap(rng.normal(1, 1, 150), rng.normal(0, 1, 150), resamples=200, seed=seed)["auroc"]
         covered += interval.low <= 0.76025 <= interval.high
     assert covered >= 87  # 95 expected; fewer than 87 has a chance below 1 in 1,000
+
+
+def test_a_nan_is_refused_even_if_the_balancing_would_drop_it(rng):
+    known = rng.normal(size=1000)
+    known[123] = np.nan
+    for seed in range(5):
+        with pytest.raises(DataError, match=r"rows \[123\]"):
+            evaluate(known, [0.0, 1.0], seed=seed)
+
+
+def test_intervals_belong_to_the_balanced_value_when_counts_differ(rng):
+    known, unknown = rng.normal(1, 1, 2000), rng.normal(0, 1, 200)
+    balanced, all_rows = evaluate(known, unknown), evaluate(known, unknown, balanced=False)
+    assert bootstrap(known, unknown)["aupr_in"].low < balanced.aupr_in < bootstrap(known, unknown)["aupr_in"].high
+    interval = bootstrap(known, unknown, balanced=False)["aupr_in"]
+    assert interval.low < all_rows.aupr_in < interval.high
+
+
+@pytest.mark.parametrize("settings", [{"confidence": 2}, {"resamples": 0}, {"seed": -1}])
+def test_nonsense_settings_of_the_bootstrap_are_refused(settings):
+    with pytest.raises(SettingsError):
+        bootstrap([1.0, 2.0], [0.0], **settings)

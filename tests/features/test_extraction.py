@@ -1,9 +1,10 @@
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from bal.backbones import Classifier, Normalise
-from bal.errors import DataError, ShapeError
+from bal.errors import BalWarning, DataError, ShapeError
 from bal.features import FeatureCache, Features, InputSpec, extract
 
 
@@ -29,7 +30,7 @@ def test_the_second_extraction_comes_from_the_cache_bit_for_bit(tiny_model, tiny
     classifier, cache = Counting(tiny_model), FeatureCache(tmp_path)
     first = extract(classifier, tiny_images, cache=cache)
     second = extract(classifier, tiny_images, cache=cache, batch_size=11)
-    assert classifier.rows == 60
+    assert classifier.rows == 60 + 4, "four rows are computed again to be sure that it is the same network"
     assert torch.equal(first.f, second.f)
     assert torch.equal(first.logits, second.logits)
     assert torch.equal(first.labels, second.labels)
@@ -71,15 +72,56 @@ def test_a_damaged_cache_file_is_computed_again(tiny_model, tiny_images, tmp_pat
     assert classifier.rows == 120
 
 
-def test_a_shuffling_loader_is_never_answered_from_the_cache_with_another_order(tiny_classifier, tiny_images, tmp_path):
+class Squash(torch.nn.Module):
+    """A network whose activation is a plain function: neither its weights nor its printed form tell which."""
+
+    def __init__(self, activation):
+        super().__init__()
+        self.body, self.head, self.activation = torch.nn.Linear(16, 6), torch.nn.Linear(6, 3), activation
+
+    def forward(self, x):
+        return self.head(self.activation(self.body(x.flatten(1))))
+
+
+def test_another_network_with_the_same_weights_is_not_answered_from_the_cache(tiny_images, tmp_path):
+    a, b = Squash(torch.relu), Squash(torch.tanh)
+    b.load_state_dict(a.state_dict())
     cache = FeatureCache(tmp_path)
+    extract(Classifier(a), tiny_images, cache=cache)
+    expected = extract(Classifier(b), tiny_images)
+    assert torch.equal(extract(Classifier(b), tiny_images, cache=cache).f, expected.f)
+
+
+def test_a_cache_that_cannot_be_written_is_warned_of_and_the_features_are_not_lost(tiny_classifier, tiny_images, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.warns(BalWarning, match="not cached"):
+        features = extract(tiny_classifier, tiny_images, cache=FeatureCache(tmp_path / "file"))
+    assert len(features) == 60
+
+
+def test_a_nan_that_the_network_swallows_still_makes_its_row_invalid(tiny_images):
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3, stride=3), torch.nn.Flatten(), torch.nn.Linear(2, 3))
+    x = tiny_images[0].clone()
+    x[7, 0, 3, 3] = torch.nan  # the last row and column are never looked at
+    assert torch.nonzero(~extract(Classifier(model), x).valid).ravel().tolist() == [7]
+
+
+def test_features_may_be_given_as_arrays_of_any_precision():
+    features = Features(np.zeros((3, 2)), torch.zeros(3, 2, dtype=torch.float64, requires_grad=True), [0, 1, 1])
+    assert features.f.dtype == features.logits.dtype == torch.float32
+    assert features.labels.tolist() == [0, 1, 1]
+    assert not features.logits.requires_grad
+
+
+def test_a_shuffling_loader_is_never_answered_from_the_cache_with_another_order(tiny_model, tiny_images, tmp_path):
+    classifier, cache = Counting(tiny_model), FeatureCache(tmp_path)
     loader = DataLoader(TensorDataset(*tiny_images), batch_size=8, shuffle=True)
     for _ in range(2):
-        features = extract(tiny_classifier, loader, cache=cache)
-        in_order = extract(tiny_classifier, tiny_images)
-        assert torch.equal(features.labels.bincount(), in_order.labels.bincount())
+        features = extract(classifier, loader, cache=cache)
+        in_order = extract(Classifier(tiny_model), tiny_images)
         nearest = torch.cdist(features.f, in_order.f).argmin(1)
         assert torch.equal(in_order.labels[nearest], features.labels), "features and labels stay together"
+    assert classifier.rows == 120
 
 
 def test_nan_pixels_make_their_own_row_invalid_and_no_other(tiny_classifier, tiny_images):
@@ -92,7 +134,7 @@ def test_nan_pixels_make_their_own_row_invalid_and_no_other(tiny_classifier, tin
 def test_accuracy_counts_the_right_labels():
     features = Features(torch.zeros(4, 2), torch.eye(2)[[0, 1, 1, 0]], torch.tensor([0, 1, 0, 0]))
     assert features.accuracy() == 0.75
-    with pytest.raises(DataError, match="needs labels"):
+    with pytest.raises(DataError, match="labels are needed"):
         Features(torch.zeros(4, 2), torch.zeros(4, 2)).accuracy()
 
 

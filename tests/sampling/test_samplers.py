@@ -15,7 +15,7 @@ def pairs(generator):
     return f, c
 
 
-@pytest.mark.parametrize("sampler", [Uniform(), Gaussian(), RandomScaleGaussian(), Mixture(Uniform(), Gaussian())])
+@pytest.mark.parametrize("sampler", [Uniform(), Gaussian(), RandomScaleGaussian(), Mixture((Uniform(), Gaussian()))])
 def test_every_sampler_gives_as_many_pairs_as_the_batch_has(pairs, generator, sampler):
     f, c = pairs
     f_hat, c_hat = sampler.fit(f, c).sample(f[:32], c[:32], classes=3, generator=generator)
@@ -59,7 +59,7 @@ def test_random_scales_are_log_uniform_times_the_within_class_spread(pairs, gene
 def test_a_mixture_takes_turns(pairs, generator):
     f, c = pairs
     near = RandomScaleGaussian(low=1e-4, high=2e-4)
-    f_hat, _ = Mixture(near, Uniform()).fit(f, c).sample(f[:100], c[:100], classes=3, generator=generator)
+    f_hat, _ = Mixture((near, Uniform())).fit(f, c).sample(f[:100], c[:100], classes=3, generator=generator)
     distance = (f_hat - f[:100]).norm(dim=1)
     assert distance[0::2].max() < 0.01
     assert distance[1::2].min() > 0.1

@@ -1,5 +1,6 @@
 """The frozen classifier H and its backbone h (Sec. 3 and 4.1 of the paper)."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,8 +28,14 @@ class Classifier:
     """
 
     def __init__(self, model: nn.Module, *, head: str | None = None, preprocess: nn.Module | None = None) -> None:
+        for name, module in (("model", model), ("preprocess", preprocess)):
+            if not isinstance(module, nn.Module) and not (name == "preprocess" and module is None):
+                raise HeadError(
+                    f"{name} must be a torch.nn.Module, got {type(module).__name__}; wrap a function in a small Module"
+                )
         self.model = model
         self.preprocess = preprocess
+        self._lock = threading.Lock()  # modes and hooks belong to the model, so one thread at a time
         self.head_name = find_head(model) if head is None else head
         self.head_given = head is not None
         self.head = get_head(model, self.head_name)
@@ -49,22 +56,35 @@ class Classifier:
         return self.head.weight.device
 
     def fingerprint(self) -> str:
-        """SHA-256 of every parameter and buffer of the model and its preprocessing."""
-        parts = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        """SHA-256 of every parameter and buffer of the model and its preprocessing, saved by its state_dict or not."""
+        parts = dict(named_tensors(self.model, "model"))
         if self.preprocess is not None:
-            parts |= {f"preprocess.{name}": tensor for name, tensor in self.preprocess.state_dict().items()}
+            parts |= dict(named_tensors(self.preprocess, "preprocess"))
         return digest(parts, {"head": self.head_name})
 
-    @torch.no_grad()
+    def head_tensors(self) -> tuple[Tensor, Tensor]:
+        """W (classes, m) and b (classes,) of the last layer, float32 copies on the CPU."""
+        W = self.head.weight.detach().float().cpu().clone()
+        b = torch.zeros(self.classes) if self.head.bias is None else self.head.bias.detach().float().cpu().clone()
+        return W, b
+
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Penultimate features (N, m) and logits (N, classes) of a batch, both float32."""
-        with eval_mode(self.model), capture(self.head) as seen:
+        with torch.no_grad():
+            return self.forward(x)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with gradients to ``x``, for detectors that perturb their input."""
+        with self._lock, eval_mode(self.model, self.preprocess), capture(self.head) as seen:
             output = self._forward(x)
-        if not seen:
-            raise HeadError(f"the layer {self.head_name!r} is not used in the forward pass; {self._way_out()}")
-        f, logits = seen[-1]
+        if len(seen) != 1:
+            raise HeadError(
+                f"the layer {self.head_name!r} is used {len(seen)} times in a forward pass, not once; {self._way_out()}"
+            )
+        f, logits = seen[0]
         self._check(f, logits, output, rows=len(x))
-        if logits.dtype in (torch.float16, torch.bfloat16):  # half-precision logits overflow: redo the last layer in float32
+        if logits.dtype in (torch.float16, torch.bfloat16) and type(self.head) is nn.Linear:
+            # half-precision logits overflow: redo the last layer in float32
             bias = None if self.head.bias is None else self.head.bias.float()
             logits = F.linear(f.float(), self.head.weight.float(), bias)
         return f.float(), logits.float()
@@ -74,16 +94,16 @@ class Classifier:
             return self.model(self._prepare(x))
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError as error:
+        except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
             raise ShapeError(
                 f"the model cannot take inputs of shape {tuple(x.shape)} and dtype {x.dtype}: {error}. "
                 "Give inputs of the size, channels and dtype it was trained on"
             ) from error
 
     def _prepare(self, x: Tensor) -> Tensor:
-        x = x.to(self.device)
+        x = x.to(self.device, copy=True)  # a model that works in place must not reach the user's array
         if x.is_floating_point():
-            x = x.to(self.head.weight.dtype)
+            x = x.to(next(self.model.parameters()).dtype)
         return x if self.preprocess is None else self.preprocess.to(self.device)(x)
 
     def _check(self, f: Tensor, logits: Tensor, output: Any, *, rows: int) -> None:
@@ -95,13 +115,19 @@ class Classifier:
         if self.head_given:
             return
         final = output_tensor(output)
-        finite = torch.isfinite(logits).all(1)
-        if final.shape != logits.shape or not torch.equal(final.argmax(1)[finite], logits.argmax(1)[finite]):
+        if final.shape != logits.shape or not any(
+            same_rows(final, form) for form in (logits, logits.log_softmax(1), logits.softmax(1))
+        ):
             raise HeadError(f"the last linear layer {self.head_name!r} does not make the model's output; {self._way_out()}")
 
     def _way_out(self) -> str:
         names = [name for name, module in self.model.named_modules() if isinstance(module, nn.Linear)]
         return f"name the layer that makes the logits with head=..., one of {names}"
+
+
+def as_classifier(model: "Classifier | nn.Module") -> Classifier:
+    """A classifier as it is, a plain module wrapped."""
+    return model if isinstance(model, Classifier) else Classifier(model)
 
 
 class Normalise(nn.Module):
@@ -118,6 +144,18 @@ class Normalise(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Images (N, channels, height, width)."""
         return (x - self.mean.to(x.dtype)) / self.std.to(x.dtype)
+
+
+def named_tensors(module: nn.Module, prefix: str) -> Iterator[tuple[str, Tensor]]:
+    """Every parameter and buffer with its name."""
+    for name, tensor in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)):
+        yield f"{prefix}.{name}", tensor
+
+
+def same_rows(a: Tensor, b: Tensor) -> bool:
+    """Whether finite rows of two outputs agree, up to rounding."""
+    finite = torch.isfinite(a).all(1) & torch.isfinite(b).all(1)
+    return torch.allclose(a[finite].float(), b[finite].float(), rtol=1e-2, atol=1e-3)
 
 
 def find_head(model: nn.Module) -> str:
@@ -151,11 +189,15 @@ def output_tensor(output: Any) -> Tensor:
 
 
 @contextmanager
-def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Every module in eval mode inside the block, each back in its own mode after it, even after an error."""
-    modes = [(module, module.training) for module in model.modules()]
+def eval_mode(*models: nn.Module | None) -> Iterator[None]:
+    """Every module in eval mode inside the block, each back in its own mode after it, even after an error.
+
+    Only the flags are set: a module whose ``train`` does more, such as merging weights, is left alone.
+    """
+    modes = [(module, module.training) for model in models if model is not None for module in model.modules()]
     try:
-        model.eval()
+        for module, _ in modes:
+            module.training = False
         yield
     finally:
         for module, mode in modes:
@@ -168,7 +210,7 @@ def capture(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
     seen: list[tuple[Tensor, Tensor]] = []
 
     def keep(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        seen.append((inputs[0], output))
+        seen.append((inputs[0].clone(), output.clone()))  # what comes after may work in place
 
     hook = layer.register_forward_hook(keep)
     try:

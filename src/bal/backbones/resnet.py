@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bal.seeding import seeded_construction
+from bal.seeding import seeded
 
 Stem = Literal["3x3", "7x7"]
 
@@ -56,7 +56,7 @@ class ResNet18(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        with seeded_construction(generator):
+        with seeded(generator):
             self.stem = make_stem(stem, channels, width)
             self.stage1 = stage(width, width, 1)
             self.stage2 = stage(width, 2 * width, 2)

@@ -1,14 +1,16 @@
 """Training of the softmax classifier: Adam and cross-entropy, as in Sec. 5.3 of the paper."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bal.data import Batches, Data
-from bal.errors import DataError
+from bal.data import Data, stack
 from bal.progress import progress_bar
+from bal.seeding import seeded
+from bal.settings import check_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +21,11 @@ class ClassifierTraining:
     batch_size: int = 128
     learning_rate: float = 1e-3
 
+    def __post_init__(self) -> None:
+        check_number("epochs", self.epochs, low=1, whole=True)
+        check_number("batch_size", self.batch_size, low=1, whole=True)
+        check_number("learning_rate", self.learning_rate, low=0)
+
 
 def train_classifier(
     model: nn.Module,
@@ -26,6 +33,7 @@ def train_classifier(
     settings: ClassifierTraining,
     *,
     generator: torch.Generator,
+    loss_function: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
     show_progress: bool = True,
 ) -> list[float]:
     """Train ``model`` in place on (x, c) and return the mean loss of every epoch; ends in eval mode.
@@ -39,11 +47,11 @@ def train_classifier(
     device = next(model.parameters()).device
     losses = []
     model.train()
-    with progress_bar("classifier", settings.epochs * batches, show=show_progress) as advance:
+    with seeded(generator), progress_bar("classifier", settings.epochs * batches, show=show_progress) as advance:
         for _ in range(settings.epochs):
             total = 0.0
             for rows in torch.randperm(len(x), generator=generator).split(settings.batch_size):
-                loss = F.cross_entropy(model(x[rows].to(device)), c[rows].to(device))
+                loss = loss_function(model(x[rows].to(device)), c[rows].to(device))
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
@@ -51,18 +59,6 @@ def train_classifier(
                 total += loss.item() * len(rows)
                 advance(note=f"loss {loss.item():.3f}")
             losses.append(total / len(x))
+    optimiser.zero_grad()  # no gradients are left behind
     model.eval()
     return losses
-
-
-def stack(data: Data) -> tuple[Tensor, Tensor]:
-    """All inputs and labels as two tensors."""
-    inputs, labels = [], []
-    for x, c in Batches(data):
-        if c is None:
-            raise DataError("a classifier needs labels to learn from; give (x, labels) instead of x")
-        inputs.append(x)
-        labels.append(c)
-    if not inputs:
-        raise DataError("the training data is empty; give at least one row")
-    return torch.cat(inputs), torch.cat(labels)

@@ -1,7 +1,8 @@
 """One way to read data: whatever the user has becomes a stream of (x, c) batches.
 
 Accepted: a ``DataLoader``, a map-style ``Dataset``, a pair ``(x, c)`` of arrays or tensors, or ``x`` alone without labels.
-Images are (N, channels, height, width); grey images may come as (N, height, width). Pixels of 8 and 16 bits are scaled to [0, 1].
+Images are (N, channels, height, width). Unsigned numbers of 8 and 16 bits are pixels and are scaled to [0, 1]; such images may
+come as (N, height, width) when they are grey.
 """
 
 from collections.abc import Iterator, Sized
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from bal.errors import DataError, ShapeError
 
@@ -30,9 +31,8 @@ def to_input(values: Any) -> Tensor:
     x = to_tensor(values)
     if x.dtype in PIXEL_RANGE:
         x = x.to(torch.float32) / PIXEL_RANGE[x.dtype]
-    if x.dtype == torch.float64:
-        x = x.to(torch.float32)
-    return x.unsqueeze(1) if x.ndim == 3 and x.is_floating_point() else x
+        return x.unsqueeze(1) if x.ndim == 3 else x
+    return x.to(torch.float32) if x.dtype == torch.float64 else x
 
 
 def to_tensor(values: Any) -> Tensor:
@@ -42,12 +42,16 @@ def to_tensor(values: Any) -> Tensor:
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise ShapeError(f"expected numbers, got an array of dtype {array.dtype}; convert images to uint8 or float32 first")
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+    native = array.dtype.newbyteorder("=") if array.dtype.itemsize <= 8 else np.dtype(np.float64)
+    return torch.from_numpy(np.require(array, native, ["C", "W"]))
 
 
 def to_labels(labels: Any, rows: int) -> Tensor:
     """Class indices of shape (rows,), int64."""
-    c = to_tensor(labels)
+    try:
+        c = to_tensor(labels)
+    except ShapeError as error:
+        raise ShapeError(f"labels must be class indices, whole numbers from 0; got {type(labels).__name__} ({error})") from error
     if c.shape != (rows,):
         raise ShapeError(f"labels must be ({rows},), one class index for each row, got {tuple(c.shape)}")
     if c.is_floating_point():
@@ -82,6 +86,8 @@ class Batches:
         data = self.data
         if isinstance(data, DataLoader):
             yield from map(split_pair, data)
+        elif isinstance(data, IterableDataset):
+            raise DataError("an IterableDataset has no rows to count; wrap it in a DataLoader")
         elif isinstance(data, Dataset):
             yield from map(split_pair, self._collated(data))
         else:
@@ -118,3 +124,16 @@ def check_pair(x: Any, c: Any) -> None:
         raise ShapeError("expected an array with one row for each input, got a single number")
     if c is not None and len(x) != len(c):
         raise ShapeError(f"{len(x)} inputs came with {len(c)} labels; give one label for each input")
+
+
+def stack(data: Data) -> tuple[Tensor, Tensor]:
+    """All inputs and labels as two tensors."""
+    inputs, labels = [], []
+    for x, c in Batches(data):
+        if c is None:
+            raise DataError("learning needs labels; give (x, labels) instead of x")
+        inputs.append(x)
+        labels.append(c)
+    if not inputs:
+        raise DataError("the training data is empty; give at least one row")
+    return torch.cat(inputs), torch.cat(labels)

@@ -1,7 +1,56 @@
 """BAL and its rivals behind one contract."""
 
-from bal.detectors.bal import BAL, BALSettings
-from bal.detectors.base import OOD, FeatureDetector, Prediction
-from bal.detectors.softmax import MaxSoftmax, log_max_softmax
+from bal.detectors.aec import AEC
+from bal.detectors.bal import BAL
+from bal.detectors.base import OOD, Detector, FeatureDetector, HeadDetector, InputDetector, Prediction
+from bal.detectors.files import load_detector, save_detector
+from bal.detectors.geometry import FDBD, NCI, SHE, GradNorm
+from bal.detectors.knn import KNN
+from bal.detectors.mahalanobis import Mahalanobis, MahalanobisPlusPlus, RelativeMahalanobis
+from bal.detectors.odin import ODIN
+from bal.detectors.registry import DETECTORS, detector_name, make_detector
+from bal.detectors.shaping import ASH, DICE, SCALE, ReAct
+from bal.detectors.softmax import GEN, Energy, Entropy, KLMatching, MaxLogit, MaxSoftmax, log_max_softmax
+from bal.detectors.trained import GCPL, GeneralizedODIN
+from bal.detectors.vim import ViM
+from bal.detectors.vos import VirtualOutliers
 
-__all__ = ["BAL", "OOD", "BALSettings", "FeatureDetector", "MaxSoftmax", "Prediction", "log_max_softmax"]
+__all__ = [
+    "AEC",
+    "ASH",
+    "BAL",
+    "DETECTORS",
+    "DICE",
+    "FDBD",
+    "GCPL",
+    "GEN",
+    "KNN",
+    "NCI",
+    "ODIN",
+    "OOD",
+    "SCALE",
+    "SHE",
+    "Detector",
+    "Energy",
+    "Entropy",
+    "FeatureDetector",
+    "GeneralizedODIN",
+    "GradNorm",
+    "HeadDetector",
+    "InputDetector",
+    "KLMatching",
+    "Mahalanobis",
+    "MahalanobisPlusPlus",
+    "MaxLogit",
+    "MaxSoftmax",
+    "Prediction",
+    "ReAct",
+    "RelativeMahalanobis",
+    "ViM",
+    "VirtualOutliers",
+    "detector_name",
+    "load_detector",
+    "log_max_softmax",
+    "make_detector",
+    "save_detector",
+]

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 from typing_extensions import Self
 
-from bal.backbones import Classifier
+from bal.backbones import Classifier, as_classifier
 from bal.data import Data
-from bal.detectors.base import FeatureDetector, usable_rows
+from bal.detectors.base import FeatureDetector
 from bal.detectors.softmax import log_max_softmax
 from bal.discrimination import (
     Algorithm1,
@@ -38,15 +40,32 @@ from bal.features import (
 )
 from bal.sampling import Epsilon, Gaussian, Generator, Mixture, RandomScaleGaussian, hard_features
 from bal.seeding import make_generator
+from bal.settings import check_choices, check_number, check_seed, check_widths
 
 SamplerName = Literal["uniform", "gaussian", "random-scale", "uniform+random-scale"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BALSettings:
-    """Everything that decides what BAL learns. The defaults are ours where the paper is silent or its words diverge.
+@dataclass(eq=False, kw_only=True)
+class BAL(FeatureDetector):
+    r"""A conditional GAN on penultimate features learns the boundary of the known classes.
 
-    normalisation: geometry of the features; conditioning: how D sees the label; sampler: source of trivial OOD.
+    .. math:: S(x) = p_1 \cdot p_2, \qquad p_1, \hat c = H(x; \theta), \qquad p_2 = D(h(x; \theta), \hat c)
+
+    ``score`` is log S = log p1 + log p2 in float64, since both factors saturate at exactly 1 in float32.
+
+    The defaults are ours where the paper is silent or its words diverge (``docs/equations.md``); :meth:`paper` is the literal
+    reading.
+    After ``fit``: ``D_`` (the moving average of D), ``G_``, ``normalisation_``, and ``result_`` on how the training ended.
+
+    Args:
+        normalisation: geometry of the features.
+        conditioning: how D sees the label.
+        sampler: source of trivial OOD.
+        hidden_D: widths of D's hidden layers.
+        hidden_G: widths of G's hidden layers.
+        noise_dim: size of z.
+        training: settings of Algorithm 1.
+        seed: of every random number.
     """
 
     normalisation: NormalisationName = "l2+whiten"
@@ -58,29 +77,20 @@ class BALSettings:
     training: GANTraining = field(default_factory=GANTraining)
     seed: int = 0
 
-
-class BAL(FeatureDetector):
-    r"""A conditional GAN on penultimate features learns the boundary of the known classes.
-
-    .. math:: S(x) = p_1 \cdot p_2, \qquad p_1, \hat c = H(x; \theta), \qquad p_2 = D(h(x; \theta), \hat c)
-
-    ``score`` is log S = log p1 + log p2 in float64, since both factors saturate at exactly 1 in float32.
-
-    After ``fit``: ``D_`` (the moving average of D), ``G_``, ``normalisation_``, and ``result_`` on how the training ended.
-    """
-
-    def __init__(self, settings: BALSettings | None = None) -> None:
-        self.settings = settings or BALSettings()
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_widths("hidden_D", self.hidden_D)
+        check_widths("hidden_G", self.hidden_G)
+        check_number("noise_dim", self.noise_dim, low=1, whole=True)
+        check_seed(self.seed)
 
     @classmethod
     def paper(cls, *, seed: int = 0) -> Self:
-        """The literal reading of the paper: raw features, one-hot labels, printed losses. Its training diverges."""
+        """The literal reading of the paper: raw features, one-hot labels, printed losses; it diverges, given enough steps."""
         training = GANTraining(
             form="printed", learning_rate_D=1e-3, learning_rate_G=1e-3, decay=0.0, epsilon=Epsilon(absolute=False), anchors=None
         )
-        return cls(
-            BALSettings(normalisation="identity", conditioning="concatenate", sampler="uniform", training=training, seed=seed)
-        )
+        return cls(normalisation="identity", conditioning="concatenate", sampler="uniform", training=training, seed=seed)
 
     def fit(
         self,
@@ -89,48 +99,80 @@ class BAL(FeatureDetector):
         *,
         cache: FeatureCache | None = None,
         show_progress: bool = True,
-        checkpoint: Path | None = None,
+        checkpoint: str | Path | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> Self:
         """Extract features of labelled ID data and train D and G on them; the classifier stays as it is.
 
         With ``checkpoint``, a run that was killed goes on from its last epoch and ends in the same weights.
         """
+        classifier = as_classifier(classifier)
         features = extract(classifier, data, cache=cache, show_progress=show_progress)
-        self.classifier_ = classifier
         watchers = [ProgressBar(), *callbacks] if show_progress else callbacks
-        return self.fit_features(features, checkpoint=checkpoint, callbacks=watchers)
+        return self.fit_features(features, classifier=classifier, checkpoint=checkpoint, callbacks=watchers)
 
-    def fit_features(self, features: Features, *, checkpoint: Path | None = None, callbacks: Iterable[Callback] = ()) -> Self:
+    def fit_features(
+        self,
+        features: Features,
+        *,
+        classifier: Classifier | None = None,
+        checkpoint: str | Path | None = None,
+        callbacks: Iterable[Callback] = (),
+    ) -> Self:
         """Train D and G on features extracted before."""
-        self._checkpoint, self._callbacks = checkpoint, tuple(callbacks)
-        return super().fit_features(features)
+        self._checkpoint, self._callbacks = None if checkpoint is None else Path(checkpoint), tuple(callbacks)
+        try:
+            return super().fit_features(features, classifier=classifier)
+        finally:
+            del self._checkpoint, self._callbacks  # they belong to this fit, not to the detector
 
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
-        self.normalisation_ = make_normalisation(self.settings.normalisation, f.shape[1]).fit(f, c)
-        generator = make_generator(self.settings.seed)
-        training = self.make_training(self.normalisation_(f), c, logits.shape[1], generator)
+        dim, classes = f.shape[1], logits.shape[1]
+        generator = make_generator(self.seed)
+        self.normalisation_ = make_normalisation(self.normalisation, dim).fit(f, c)
+        f = self.normalisation_(f)
+        training = Algorithm1(
+            D=self._make_D(class_means(f, c, classes), generator),
+            G=self._make_G(dim, classes, generator),
+            f=f,
+            c=c,
+            trivial=make_sampler(self.sampler),
+            settings=self.training,
+            generator=generator,
+        )
         self.result_: TrainingResult = training.run(callbacks=self._callbacks, checkpoint=self._checkpoint)
         self.D_, self.G_ = training.average, training.G
         if self.result_.status != "finished":
             warnings.warn(f"BAL {self.result_.status}: {self.result_.message}", BalWarning, stacklevel=4)
 
-    def make_training(self, f: Tensor, c: Tensor, classes: int, generator: torch.Generator) -> Algorithm1:
-        """Algorithm 1 with fresh networks, on normalised features."""
-        s = self.settings
-        D = make_discriminator(s, f, c, classes, generator)
-        G = Generator(dim=f.shape[1], classes=classes, noise_dim=s.noise_dim, hidden=s.hidden_G, generator=generator)
-        return Algorithm1(D=D, G=G, f=f, c=c, trivial=make_sampler(s.sampler), settings=s.training, generator=generator)
+    def _build(self, dim: int, classes: int) -> None:
+        generator = make_generator(self.seed)
+        self.normalisation_ = make_normalisation(self.normalisation, dim)
+        self.D_ = self._make_D(torch.zeros(classes, dim), generator)
+        self.G_ = self._make_G(dim, classes, generator)
 
-    @torch.no_grad()
+    def _make_D(self, means: Tensor, generator: torch.Generator) -> nn.Module:  # noqa: N802 - the paper's letters
+        """D for normalised features with these class means, (classes, m)."""
+        classes, dim = means.shape
+        if self.conditioning == "concatenate":
+            return ConcatenatingDiscriminator(dim=dim, classes=classes, hidden=self.hidden_D, generator=generator)
+        return RadialDiscriminator(means=means, hidden=self.hidden_D, generator=generator)
+
+    def _make_G(self, dim: int, classes: int, generator: torch.Generator) -> Generator:  # noqa: N802
+        return Generator(dim=dim, classes=classes, noise_dim=self.noise_dim, hidden=self.hidden_G, generator=generator)
+
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
         return log_max_softmax(logits) + self.log_p2(f, logits.argmax(1))
 
     @torch.no_grad()
     def log_p2(self, f: Tensor, c_hat: Tensor) -> Tensor:
-        """Log D(f, c-hat) of raw features, (N,) float64."""
+        """The log of p2 = D(f, c-hat) for raw features, (N,) float64."""
         logit: Tensor = self.D_(self.normalisation_(f), c_hat)
         return logsigmoid(logit.double())
+
+    def confidence(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """p1 * p2 itself."""
+        return np.exp(scores)
 
     @torch.no_grad()
     def synthetic(self, features: Features, *, rows: int, seed: int = 0) -> dict[str, Tensor]:
@@ -138,27 +180,20 @@ class BAL(FeatureDetector):
 
         ``trivial`` is the sampler's, ``generated`` is G's, ``hard`` is G's after the push of the trained D.
         """
-        f, logits, c = usable_rows(features)
+        usable = features.rows(features.valid)
         generator = make_generator(seed)
-        classes = logits.shape[1]
-        normalised = self.normalisation_(f)
+        f, c = self.normalisation_(usable.f), usable.known_labels
+        sampler = make_sampler(self.sampler).fit(f, c)
         chosen = torch.randperm(len(f), generator=generator)[:rows]
-        sampler = make_sampler(self.settings.sampler).fit(normalised, c)
-        z = self.G_.noise(len(chosen), generator)
-        epsilon = self.settings.training.epsilon.sample(len(chosen), generator, z.device)
+        f, c = f[chosen], c[chosen]
+        z = self.G_.noise(len(f), generator)
+        epsilon = self.training.epsilon.sample(len(f), generator, z.device)
         return {
-            "ID": normalised[chosen],
-            "trivial": sampler.sample(normalised[chosen], c[chosen], classes=classes, generator=generator)[0],
-            "generated": self.G_(z, c[chosen]),
-            "hard": hard_features(self.D_, self.G_, z, c[chosen], epsilon, push=self.settings.training.push),
+            "ID": f,
+            "trivial": sampler.sample(f, c, classes=usable.logits.shape[1], generator=generator)[0],
+            "generated": self.G_(z, c),
+            "hard": hard_features(self.D_, self.G_, z, c, epsilon, push=self.training.push),
         }
-
-
-def make_discriminator(settings: BALSettings, f: Tensor, c: Tensor, classes: int, generator: torch.Generator) -> nn.Module:
-    """D as the settings want it, for normalised features f."""
-    if settings.conditioning == "concatenate":
-        return ConcatenatingDiscriminator(dim=f.shape[1], classes=classes, hidden=settings.hidden_D, generator=generator)
-    return RadialDiscriminator(means=class_means(f, c, classes), hidden=settings.hidden_D, generator=generator)
 
 
 def make_sampler(name: SamplerName) -> TrivialSampler:
@@ -169,4 +204,4 @@ def make_sampler(name: SamplerName) -> TrivialSampler:
         "random-scale": RandomScaleGaussian(),
     }
     parts = [samplers[part] for part in name.split("+")]
-    return parts[0] if len(parts) == 1 else Mixture(*parts)
+    return parts[0] if len(parts) == 1 else Mixture(tuple(parts))

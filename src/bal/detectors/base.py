@@ -1,28 +1,36 @@
-"""The contract of every detector: fit on ID data, score (higher = more ID), predict (-1 = OOD)."""
+"""The contract of every detector: fit on ID data, score (higher = more ID), predict (-1 = OOD), state as tensors.
 
+What a detector needs stands in its type: a `FeatureDetector` reads features and logits, so many share one pass of the classifier;
+a `HeadDetector` also reads the weights of the last layer; an `InputDetector` needs the inputs themselves, for gradients or for a
+network of its own.
+"""
+
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from typing_extensions import Self
 
-from bal.backbones import Classifier
-from bal.data import Data
-from bal.errors import DataError, NotFittedError, ShapeError
-from bal.features import FeatureCache, Features, extract
+from bal.backbones import Classifier, as_classifier
+from bal.data import Batches, Data, stack
+from bal.errors import BalWarning, DataError, NotFittedError, ShapeError
+from bal.features import FeatureCache, Features, InputSpec, extract, finite_rows
+from bal.seeding import make_generator
 
 OOD = -1
 DEFAULT_FALSE_ALARM = 0.05
+THRESHOLD_ROWS = 5000  # training rows that the default threshold and the ranks are read from
 
 
 @dataclass(frozen=True)
 class Prediction:
     """One entry for each input.
 
-    label: (N,) int64, the class or -1 for OOD; confidence: (N,) float64, exp(score); score: (N,) float64, -inf for invalid rows;
+    label: (N,) int64, the class or -1 for OOD; confidence: (N,) float64 in [0, 1]; score: (N,) float64, -inf for invalid rows;
     valid: (N,) bool, False where the input or its features are not finite. An invalid row is never accepted.
     """
 
@@ -32,60 +40,154 @@ class Prediction:
     valid: NDArray[np.bool_]
 
 
-class FeatureDetector(ABC):
-    """A detector that reads features and logits alone, so that many share one pass of the classifier."""
+@dataclass(frozen=True)
+class Scored:
+    """Scores of all rows, the class each would get, and whether it is valid."""
+
+    score: NDArray[np.float64]
+    predicted: NDArray[np.int64]
+    valid: NDArray[np.bool_]
+
+
+class Detector(ABC):
+    """The whole contract. What ``fit`` learns is kept in attributes that end in an underscore: tensors, numbers or modules."""
 
     classifier_: Classifier | None = None
-    train_: Features | None = None  # an empty slice of the ID features: sizes and input spec, no rows
-    threshold_: float
+    spec_: InputSpec | None = None
+    sizes_: tuple[int, int] | None = None  # m and the number of classes
+    threshold_: Tensor  # scalar: the default threshold
+    ranks_: Tensor  # (1001,) quantiles of the ID training scores
 
+    @abstractmethod
     def fit(self, classifier: Classifier, data: Data, *, cache: FeatureCache | None = None, show_progress: bool = True) -> Self:
-        """Extract the features of labelled ID data with the frozen classifier and learn from them."""
-        self.classifier_ = classifier
-        return self.fit_features(extract(classifier, data, cache=cache, show_progress=show_progress))
+        """Learn from labelled ID data; the classifier is not changed, and a refit forgets everything before it."""
 
-    def fit_features(self, features: Features) -> Self:
-        """Learn from ID features; a refit forgets everything before it.
-
-        The default threshold keeps 95 % of these training rows. The classifier has seen them, so expect more than 5 % false
-        alarms on new data; choose the threshold on held-out ID data where that matters.
-        """
-        self._fit(*usable_rows(features))
-        empty = slice(0, 0)
-        self.train_ = Features(features.f[empty], features.logits[empty], None, features.spec)
-        scores = self.score(features)
-        self.threshold_ = float(np.quantile(scores[np.isfinite(scores)], DEFAULT_FALSE_ALARM, method="lower"))
-        return self
+    @abstractmethod
+    def _scored(self, data: Data | Features) -> Scored:
+        """Score rows of any supported kind."""
 
     def score(self, data: Data | Features) -> NDArray[np.float64]:
         """(N,) float64, higher = more ID; -inf for rows that are not finite."""
-        features = self._features(data)
-        scores = np.full(len(features), -np.inf)
-        valid = features.valid
-        if valid.any():
-            scores[valid.numpy()] = self._score(features.f[valid], features.logits[valid]).double().numpy()
-        return scores
+        return self._scored(data).score
 
     def predict(self, data: Data | Features, *, threshold: float | None = None) -> Prediction:
-        """Accept a row as its predicted class where score >= threshold, else call it OOD."""
+        """Accept a row as its predicted class where score >= threshold, else call it OOD.
+
+        ``threshold`` is on the scale of :meth:`score`: for BAL a logarithm, so log(0.6) for a confidence of 0.6.
+        """
+        if threshold is not None and not threshold == threshold:  # noqa: PLR0124 - NaN
+            raise DataError("the threshold is NaN, which would reject everything; give a number on the scale of score()")
+        rows = self._scored(data)
+        accepted = rows.valid & (rows.score >= (self.threshold_.item() if threshold is None else threshold))
+        label = np.where(accepted, rows.predicted, OOD)
+        return Prediction(label, np.where(rows.valid, self.confidence(rows.score), 0.0), rows.score, rows.valid)
+
+    def confidence(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores as numbers in [0, 1]: the share of ID training rows that score lower. Detectors of probabilities give those."""
+        ranks = self.ranks_.numpy()
+        return np.searchsorted(ranks, scores) / len(ranks)
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that ``fit`` learnt, as named tensors."""
+        self._check_fitted()
+        tensors = {"sizes": torch.tensor(self.sizes_)}
+        if self.spec_ is not None:
+            tensors["input_shape"] = torch.tensor(self.spec_.shape, dtype=torch.int64)
+            tensors["input_floating"] = torch.tensor(self.spec_.floating)
+        for name, value in vars(self).items():
+            if name.endswith("_") and isinstance(value, Tensor):
+                tensors[name] = value
+            elif name.endswith("_") and isinstance(value, nn.Module):
+                tensors |= {f"{name}.{key}": tensor for key, tensor in value.state_dict().items()}
+        return tensors
+
+    def load_state(self, state: dict[str, Tensor], classifier: Classifier | None = None) -> Self:
+        """Become the detector that gave ``state``; ``classifier`` is needed to score inputs rather than features."""
+        self.classifier_ = classifier
+        dim, classes = state["sizes"].tolist()
+        self.sizes_ = (dim, classes)
+        if "input_shape" in state:
+            self.spec_ = InputSpec(tuple(state["input_shape"].tolist()), bool(state["input_floating"]))
+        self._build(dim, classes)
+        modules: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in state.items():
+            owner, _, key = name.partition(".")
+            if key:
+                modules.setdefault(owner, {})[key] = tensor
+            elif name.endswith("_"):
+                setattr(self, name, tensor)
+        for owner, tensors in modules.items():
+            getattr(self, owner).load_state_dict(tensors)
+        return self
+
+    def _build(self, dim: int, classes: int) -> None:  # noqa: B027 - most detectors have no modules
+        """Make the modules that ``load_state`` fills, for detectors that have any."""
+
+    def _forget(self) -> None:
+        """Become unfitted: a fit that fails half-way must not leave parts of the old detector beside parts of the new one."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
+    def _check_fitted(self) -> None:
+        if self.sizes_ is None:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(classifier, train) first")
+
+    def _remember_scores(self, scores: NDArray[np.float64]) -> None:
+        """The default threshold keeps 95 % of the training rows.
+
+        The classifier has seen them, so expect more than 5 % false alarms on new data; choose the threshold on held-out ID data
+        where that matters.
+        """
+        scores = scores[np.isfinite(scores)]
+        self.threshold_ = torch.tensor(np.quantile(scores, DEFAULT_FALSE_ALARM, method="lower"))
+        self.ranks_ = torch.from_numpy(np.quantile(scores, np.linspace(0, 1, 1001), method="lower"))
+
+
+class FeatureDetector(Detector):
+    """A detector that reads features and logits alone, so that many share one pass of the classifier."""
+
+    def fit(self, classifier: Classifier, data: Data, *, cache: FeatureCache | None = None, show_progress: bool = True) -> Self:
+        """Extract the features of labelled ID data with the frozen classifier and learn from them."""
+        classifier = as_classifier(classifier)
+        features = extract(classifier, data, cache=cache, show_progress=show_progress)
+        return self.fit_features(features, classifier=classifier)
+
+    def fit_features(self, features: Features, *, classifier: Classifier | None = None) -> Self:
+        """Learn from labelled ID features; with ``classifier``, inputs can be scored too."""
+        check_learnable(features)
+        usable = features.rows(features.valid)
+        self._forget()
+        self._take_head(features)
+        self._fit(usable.f, usable.logits, usable.known_labels)
+        self.classifier_, self.spec_ = classifier, features.spec
+        self.sizes_ = (features.f.shape[1], features.logits.shape[1])
+        self._remember_scores(self.score(usable.rows(some_rows(len(usable), THRESHOLD_ROWS))))
+        return self
+
+    def _take_head(self, features: Features) -> None:
+        """Read the last layer, for detectors that need it."""
+
+    def _scored(self, data: Data | Features) -> Scored:
         features = self._features(data)
-        scores = self.score(features)
-        valid = features.valid.numpy()
-        accepted = valid & (scores >= (self.threshold_ if threshold is None else threshold))
-        label = np.where(accepted, features.predicted.numpy(), OOD)
-        return Prediction(label, np.exp(scores), scores, valid)
+        finite = features.valid
+        scores = np.full(len(features), -np.inf)
+        if finite.any():
+            with torch.no_grad():
+                scores[finite.numpy()] = self._score(features.f[finite], features.logits[finite]).double().numpy()
+        valid = np.isfinite(scores)  # numbers so large that a score overflows are no better than Inf
+        return Scored(np.where(valid, scores, -np.inf), features.predicted.numpy(), valid)
 
     def _features(self, data: Data | Features) -> Features:
-        if self.train_ is None:
-            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(classifier, train) first")
+        self._check_fitted()
         if not isinstance(data, Features):
             if self.classifier_ is None:
                 raise NotFittedError("fitted on features without a classifier; give Features, or fit(classifier, train)")
-            data = extract(self.classifier_, data, spec=self.train_.spec, show_progress=False)
-        for name, came, expected in (("features", data.f, self.train_.f), ("logits", data.logits, self.train_.logits)):
-            if came.shape[1] != expected.shape[1]:
+            data = extract(self.classifier_, data, spec=self.spec_, show_progress=False)
+        dim, classes = self.sizes_ or (0, 0)
+        for name, came, expected in (("features", data.f, dim), ("logits", data.logits, classes)):
+            if came.shape[1] != expected:
                 raise ShapeError(
-                    f"{name} must be (N, {expected.shape[1]}), got {tuple(came.shape)}; was the detector fitted on another layer?"
+                    f"{name} must be (N, {expected}), got {tuple(came.shape)}; was the detector fitted on another layer?"
                 )
         return data
 
@@ -98,15 +200,98 @@ class FeatureDetector(ABC):
         """(N,) scores of finite rows (N, m) and (N, classes)."""
 
 
-def usable_rows(features: Features) -> tuple[Tensor, Tensor, Tensor]:
-    """(f, logits, c) of the finite rows; refused without labels, with one class only or fewer than two rows of a class."""
-    valid = features.valid
+class HeadDetector(FeatureDetector):
+    """A feature detector that also reads the last layer: logits = f W^T + b, W: (classes, m), b: (classes,)."""
+
+    W_: Tensor
+    b_: Tensor
+
+    def _take_head(self, features: Features) -> None:
+        if features.head is None:
+            raise DataError(
+                f"{type(self).__name__} needs the weights of the last layer; fit(classifier, train), or "
+                "give Features(..., head=(W, b))"
+            )
+        self.W_, self.b_ = features.head
+
+
+class InputDetector(Detector):
+    """A detector that needs the inputs themselves: for gradients through the classifier, or for a network of its own."""
+
+    classifier_: Classifier
+
+    def fit(self, classifier: Classifier, data: Data, *, cache: FeatureCache | None = None, show_progress: bool = True) -> Self:
+        """Learn from labelled ID inputs, held in memory."""
+        classifier = as_classifier(classifier)
+        x, c = stack(data)
+        finite = finite_rows(x)
+        check_labels(c[finite], classifier.classes)
+        warn_of_lost_rows(int((~finite).sum()), len(x))
+        self._forget()
+        self.classifier_, self.spec_ = classifier, InputSpec.of(x)
+        self._fit(x[finite], c[finite], show_progress=show_progress)
+        self.sizes_ = (classifier.dim, classifier.classes)
+        self._remember_scores(self.score(x[finite][some_rows(int(finite.sum()), THRESHOLD_ROWS // 5)]))
+        return self
+
+    def _scored(self, data: Data | Features) -> Scored:
+        self._check_fitted()
+        if isinstance(data, Features):
+            raise DataError(f"{type(self).__name__} needs the inputs themselves, not features extracted from them")
+        parts = [self._scored_batch(x) for x, _ in Batches(data)]
+        if not parts:
+            raise DataError("the data is empty; give at least one row")
+        return Scored(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def _scored_batch(self, x: Tensor) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+        if self.spec_ is not None:
+            self.spec_.check(x)
+        score, predicted, valid = np.full(len(x), -np.inf), np.zeros(len(x), np.int64), finite_rows(x).numpy()
+        if valid.any():
+            s, c_hat = self._score(x[torch.from_numpy(valid)])
+            score[valid], predicted[valid] = s.double().cpu().numpy(), c_hat.cpu().numpy()
+        valid &= np.isfinite(score)
+        return np.where(valid, score, -np.inf), predicted, valid
+
+    @abstractmethod
+    def _fit(self, x: Tensor, c: Tensor, *, show_progress: bool) -> None:
+        """Learn from finite inputs (N, ...) and their labels (N,)."""
+
+    @abstractmethod
+    def _score(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(N,) scores of finite inputs, and the class each would get."""
+
+
+def some_rows(total: int, wanted: int) -> Tensor:
+    """At most ``wanted`` row numbers, always the same random choice."""
+    return torch.randperm(total, generator=make_generator(0))[:wanted]
+
+
+def check_learnable(features: Features) -> None:
+    """Refuse features without labels, without finite rows or without a boundary between classes."""
     if features.labels is None:
         raise DataError("fitting needs labels; give (x, labels), or a Dataset or DataLoader of such pairs")
-    if not valid.any():
-        raise DataError("no row has finite features; check the inputs and the classifier for NaN and Inf")
-    f, logits, labels = features.f[valid], features.logits[valid], features.labels[valid]
-    classes = logits.shape[1]
+    valid = features.rows(features.valid)
+    check_labels(valid.known_labels, features.logits.shape[1])
+    warn_of_lost_rows(len(features) - len(valid), len(features))
+    if valid.accuracy() < 1 / features.logits.shape[1]:
+        warnings.warn(
+            f"the classifier gets {valid.accuracy():.1%} of these labels right, less than by chance; are they its class indices?",
+            BalWarning,
+            stacklevel=4,
+        )
+
+
+def warn_of_lost_rows(lost: int, rows: int) -> None:
+    """Say that rows are left out of the fit."""
+    if lost:
+        warnings.warn(f"{lost} of {rows} rows are not finite and are left out of the fit", BalWarning, stacklevel=4)
+
+
+def check_labels(labels: Tensor, classes: int) -> None:
+    """Refuse fewer than two classes, labels that are not the classifier's, and classes with fewer than two rows."""
+    if not len(labels):
+        raise DataError("no row is finite; check the inputs and the classifier for NaN and Inf")
     if classes < 2:
         raise DataError(f"the classifier has {classes} output; a detector needs at least 2 classes to tell apart")
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
@@ -120,4 +305,3 @@ def usable_rows(features: Features) -> tuple[Tensor, Tensor, Tensor]:
             f"every class needs at least 2 usable rows to have a boundary; too few for {{class: rows}} {scarce}. "
             "Add examples, or use a classifier without these outputs"
         )
-    return f, logits, labels

@@ -1,6 +1,10 @@
-"""The softmax baseline."""
+"""Detectors that read the logits alone."""
 
+from dataclasses import dataclass
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bal.detectors.base import FeatureDetector
@@ -22,11 +26,85 @@ def log_max_softmax(logits: Tensor) -> Tensor:
     return -torch.log1p(others.sum(1))
 
 
-class MaxSoftmax(FeatureDetector):
-    """Confidence of the classifier itself, p1 (Hendrycks & Gimpel, 2017); ranked by log p1."""
+def energy(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """T log sum exp(l / T), (N,) float64: the negative free energy (Liu et al., 2020, Eq. 4)."""
+    return temperature * torch.logsumexp(logits.double() / temperature, 1)
+
+
+class LogitDetector(FeatureDetector):
+    """A detector with nothing to learn."""
 
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         """Nothing to learn."""
 
+
+@dataclass(eq=False)
+class MaxSoftmax(LogitDetector):
+    """Confidence of the classifier itself, p1 (Hendrycks & Gimpel, ICLR 2017); ranked by log p1."""
+
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
         return log_max_softmax(logits)
+
+    def confidence(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """p1 itself."""
+        return np.exp(scores)
+
+
+@dataclass(eq=False)
+class MaxLogit(LogitDetector):
+    """The largest logit (Hendrycks et al., ICML 2022)."""
+
+    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
+        return logits.max(1).values
+
+
+@dataclass(eq=False)
+class Energy(LogitDetector):
+    """The negative free energy (Liu et al., NeurIPS 2020, Eq. 4); T = 1 as there."""
+
+    temperature: float = 1.0
+
+    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
+        return energy(logits, self.temperature)
+
+
+@dataclass(eq=False)
+class Entropy(LogitDetector):
+    """The negative entropy of the softmax, sum p log p."""
+
+    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
+        log_p = logits.double().log_softmax(1)
+        return (log_p.exp() * log_p).sum(1)
+
+
+@dataclass(eq=False)
+class GEN(LogitDetector):
+    """Generalised entropy (Liu, Lochman & Zach, CVPR 2023, Eq. 4): - sum over the top M of p^gamma (1 - p)^gamma."""
+
+    gamma: float = 0.1
+    M: int = 100
+
+    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
+        log_p = logits.double().log_softmax(1).topk(min(self.M, logits.shape[1]), 1).values  # descending
+        log_p[:, 0] = log_max_softmax(logits)  # so that 1 - p keeps its digits near p = 1
+        return -torch.exp(self.gamma * (log_p + torch.log(-torch.expm1(log_p)))).sum(1)
+
+
+@dataclass(eq=False)
+class KLMatching(FeatureDetector):
+    """- min over classes of KL(p || d_k), d_k the mean softmax of ID rows predicted as k (Hendrycks et al., ICML 2022).
+
+    Departure: d_k is taken from the training rows, there being no validation set; a class that is never predicted has no d_k.
+    """
+
+    def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
+        p = logits.double().softmax(1)
+        c_hat = p.argmax(1)
+        present = c_hat.unique()
+        self.log_templates_ = torch.stack([p[c_hat == k].mean(0) for k in present]).clamp_min(1e-300).log()
+
+    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
+        log_p = logits.double().log_softmax(1)
+        p = log_p.exp()
+        kl = (p * log_p).sum(1, keepdim=True) - p @ self.log_templates_.T  # (N, templates)
+        return -kl.min(1).values

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bal.networks import mlp, one_hot
-from bal.seeding import seeded_construction
+from bal.seeding import seeded
 
 Conditioning = Literal["concatenate", "radial"]
 
@@ -18,7 +18,7 @@ class ConcatenatingDiscriminator(nn.Module):
     def __init__(self, *, dim: int, classes: int, hidden: Sequence[int], generator: torch.Generator) -> None:
         super().__init__()
         self.classes = classes
-        with seeded_construction(generator):
+        with seeded(generator):
             self.layers = mlp(dim + classes, hidden, 1)
 
     def forward(self, f: Tensor, c: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ class RadialDiscriminator(nn.Module):
     .. math:: \mathrm{logit}\, D(f; c) = a - b \, |f - \mu_c|^2 / m + \mathrm{MLP}(f)_c
 
     Beyond the paper (``docs/equations.md``, departure 4). On features whitened within classes the ball is a Mahalanobis boundary:
-    the mean of :math:`|f - \mu_c|^2 / m` is 1 on ID features. The MLP has one output for each class and starts at zero.
+    the mean of :math:`|f - \mu_c|^2 / m` is about 1 on ID features. The MLP has one output for each class and starts at zero.
     """
 
     means: Tensor
@@ -44,7 +44,7 @@ class RadialDiscriminator(nn.Module):
         self.register_buffer("means", means.clone())
         self.a = nn.Parameter(torch.tensor(RADIAL_START[0]))
         self.b = nn.Parameter(torch.tensor(RADIAL_START[1]))
-        with seeded_construction(generator):
+        with seeded(generator):
             self.layers = mlp(dim, hidden, classes, layer_norm=True)
         nn.init.zeros_(self.layers[-1].weight)  # type: ignore[arg-type]
         nn.init.zeros_(self.layers[-1].bias)  # type: ignore[arg-type]

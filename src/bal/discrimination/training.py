@@ -13,15 +13,18 @@ from torch import Tensor, nn
 from bal.discrimination import losses
 from bal.discrimination.callbacks import Callback, Record
 from bal.discrimination.checkpoint import load_checkpoint, save_checkpoint
-from bal.features import TrivialSampler, random_labels
+from bal.features import TrivialSampler, class_means, random_labels
 from bal.sampling import Epsilon, Generator, Push, hard_features
+from bal.settings import check_choices, check_number
 from bal.storage import digest
 
 LossTerm = Literal["t", "s", "u"]
 Status = Literal["finished", "diverged", "collapsed"]
 
 DIVERGENCE = 100.0  # a loss this many times its first value (or 1, if that is more) has no way back
-COLLAPSE = 1e-2  # spread of generated features, as a share of the ID features' spread
+COLLAPSE = 1e-3  # spread of generated features within classes, as a share of the ID features'
+
+LEARNT = 0.1  # D has learnt to tell negatives from ID pairs when they are this far apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +37,7 @@ class GANTraining:
 
     epochs: int = 8
     batch_size: int = 256
-    learning_rate_D: float = 1e-4  # noqa: N815 - the paper's letters
+    learning_rate_D: float = 3e-5  # noqa: N815 - the paper's letters
     learning_rate_G: float = 3e-4  # noqa: N815
     lambda_c: float = 0.7
     lambda_: float = 0.01
@@ -44,6 +47,16 @@ class GANTraining:
     epsilon: Epsilon = field(default_factory=Epsilon)
     decay: float = 0.999
     anchors: int | None = 128
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_number("epochs", self.epochs, low=1, whole=True)
+        check_number("batch_size", self.batch_size, low=2, whole=True)
+        for name in ("learning_rate_D", "learning_rate_G", "lambda_c", "lambda_"):
+            check_number(name, getattr(self, name), low=0)
+        check_number("decay", self.decay, low=0, high=1)
+        if self.anchors is not None:
+            check_number("anchors", self.anchors, low=1, whole=True)
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,8 @@ class Algorithm1:
         self.step = 0
         self.first_losses: Record = {}
         self.history: list[Record] = []
-        self.run_id = digest({"f": f, "c": c, "seed": generator.get_state()}, asdict(settings))
+        start = {"f": f, "c": c, "seed": generator.get_state(), **self.weights()}  # networks of other sizes have other weights
+        self.run_id = digest(start, {**asdict(settings), "trivial": repr(trivial)})
         self.anchors, self.anchor_labels = self._draw_anchors()
 
     def run(self, *, callbacks: Iterable[Callback] = (), checkpoint: Path | None = None) -> TrainingResult:
@@ -103,19 +117,26 @@ class Algorithm1:
             load_checkpoint(checkpoint, self)
         for callback in callbacks:
             callback.on_start(self.history, self.settings.epochs, self.iterations)
-        result = self._train(callbacks, checkpoint)
-        for callback in callbacks:
-            callback.on_end(result.status, result.message)
-        return result
+        end = ("interrupted", f"after {len(self.history)} epochs")
+        try:
+            with torch.enable_grad():
+                result = self._train(callbacks, checkpoint)
+            end = (result.status, result.message)
+            return result
+        finally:
+            for callback in callbacks:
+                callback.on_end(*end)
 
     def _train(self, callbacks: list[Callback], checkpoint: Path | None) -> TrainingResult:
         healthy = self.weights()
         try:
             for epoch in range(len(self.history), self.settings.epochs):
                 record = self._epoch(epoch, callbacks)
-                check_health(record)
+                check_health(record, self.settings.terms, self.history, last=epoch + 1 == self.settings.epochs)
+                weights = self.weights()
+                check_finite(weights)
+                healthy = weights
                 self.history.append(record)
-                healthy = self.weights()
                 if checkpoint is not None:
                     save_checkpoint(checkpoint, self)
                 for callback in callbacks:
@@ -172,7 +193,7 @@ class Algorithm1:
             "D_fake": fake.detach().sigmoid().mean().item(),
             "D_trivial": trivial.detach().sigmoid().mean().item(),
             "D_hard": hard.detach().sigmoid().mean().item(),
-            "spread": (f_fake.std(0).mean() / f.std(0).mean()).item(),
+            "spread": relative_spread(f_fake, c_z, f, c),
         }
 
     def generator_step(self, rows: int) -> Record:
@@ -242,13 +263,32 @@ class Algorithm1:
         return self.f[rows], self.c[rows]
 
 
-def check_health(record: Record) -> None:
-    """Refuse an epoch after which D or G is of no use any more."""
-    negatives = {name: record[name] for name in ("D_shuffled", "D_trivial", "D_hard")}
-    worst = max(negatives, key=lambda name: negatives[name])
-    if record["D_id"] <= min(negatives.values()):
-        raise UnhealthyError(
-            "collapsed", f"D gives ID features {record['D_id']:.3g}, no more than its negatives ({worst} {negatives[worst]:.3g})"
-        )
-    if record["spread"] < COLLAPSE:
+def relative_spread(fake: Tensor, c_fake: Tensor, f: Tensor, c: Tensor) -> float:
+    """Spread of generated features within their classes, as a share of the ID features' own; 0 when G ignores its noise."""
+    classes = int(torch.cat([c_fake, c]).max()) + 1
+    within_fake, within = (
+        (rows - class_means(rows, labels, classes)[labels]).square().mean().sqrt() for rows, labels in ((fake, c_fake), (f, c))
+    )
+    return (within_fake / within.clamp_min(1e-12)).item()
+
+
+def check_finite(weights: dict[str, Tensor]) -> None:
+    """Refuse weights with a NaN or Inf, which the losses before the last update did not show."""
+    for name, tensor in weights.items():
+        if not torch.isfinite(tensor).all():
+            raise UnhealthyError("diverged", f"the weights {name} are not finite")
+
+
+def check_health(record: Record, terms: tuple[LossTerm, ...], history: list[Record], *, last: bool) -> None:
+    """Refuse an epoch after which D or G is of no use any more.
+
+    D must end higher on ID pairs than on the negatives that its terms taught it (hard ones aside, which may come close), and
+    must not lose that once it had it.
+    """
+    taught = {"D_shuffled": "s" in terms, "D_trivial": "u" in terms}
+    for name in (name for name, is_taught in taught.items() if is_taught):
+        learnt = any(earlier["D_id"] > earlier[name] + LEARNT for earlier in history)
+        if (learnt or last) and not record["D_id"] > record[name]:
+            raise UnhealthyError("collapsed", f"D gives ID features {record['D_id']:.3g}, no more than {name} {record[name]:.3g}")
+    if not COLLAPSE <= record["spread"] < math.inf:
         raise UnhealthyError("collapsed", f"G's features spread {record['spread']:.2g} of the ID features': all alike")

@@ -2,6 +2,7 @@
 
 from bal.evaluation.metrics import Metrics, detection_metrics, fpr_at_tpr, fpr_at_tpr_ood_positive, threshold_at_tpr
 from bal.evaluation.protocol import Interval, bootstrap, equal_counts, evaluate
+from bal.evaluation.search import search_odin
 
 __all__ = [
     "Interval",
@@ -12,5 +13,6 @@ __all__ = [
     "evaluate",
     "fpr_at_tpr",
     "fpr_at_tpr_ood_positive",
+    "search_odin",
     "threshold_at_tpr",
 ]

@@ -33,7 +33,7 @@ def detection_metrics(id_scores: ArrayLike, ood_scores: ArrayLike, *, tpr: float
     known, unknown = sorted_scores(id_scores, "id_scores"), sorted_scores(ood_scores, "ood_scores")
     below = np.searchsorted(unknown, known, "left")  # OOD scores below each ID score, (N,)
     at_or_below = np.searchsorted(unknown, known, "right")
-    gamma = threshold_at_tpr(known, tpr)
+    gamma = lowest_kept(known, tpr)
     fpr = (len(unknown) - np.searchsorted(unknown, gamma, "left")) / len(unknown)
     achieved = (len(known) - np.searchsorted(known, gamma, "left")) / len(known)
     return Metrics(
@@ -50,8 +50,8 @@ def fpr_at_tpr(id_scores: ArrayLike, ood_scores: ArrayLike, *, tpr: float = 0.95
 
     .. math:: \mathrm{FPR} = P(S(x_{out}) \ge \gamma), \qquad \gamma = \max\{t : P(S(x_{in}) \ge t) \ge 0.95\}
     """
-    gamma = threshold_at_tpr(sorted_scores(id_scores, "id_scores"), tpr)
-    return float(np.mean(sorted_scores(ood_scores, "ood_scores") >= gamma))
+    gamma = threshold_at_tpr(id_scores, tpr=tpr)
+    return float(np.mean(checked_scores(ood_scores, "ood_scores") >= gamma))
 
 
 def fpr_at_tpr_ood_positive(id_scores: ArrayLike, ood_scores: ArrayLike, *, tpr: float = 0.95) -> float:
@@ -59,11 +59,20 @@ def fpr_at_tpr_ood_positive(id_scores: ArrayLike, ood_scores: ArrayLike, *, tpr:
 
     Another number than FPR95 of the paper: 42 against 90 may be the same scores.
     """
-    return fpr_at_tpr(-np.asarray(ood_scores, np.float64), -np.asarray(id_scores, np.float64), tpr=tpr)
+    return fpr_at_tpr(-checked_scores(ood_scores, "ood_scores"), -checked_scores(id_scores, "id_scores"), tpr=tpr)
 
 
-def threshold_at_tpr(known: Scores, tpr: float = 0.95) -> float:
-    """The highest score gamma with at least ``tpr`` of the sorted ID scores at or above it."""
+def threshold_at_tpr(id_scores: ArrayLike, *, tpr: float = 0.95) -> float:
+    """The highest score gamma with at least ``tpr`` of the ID scores at or above it.
+
+    >>> threshold_at_tpr([3.0, 1.0, 2.0, 4.0], tpr=0.75)
+    2.0
+    """
+    return lowest_kept(sorted_scores(id_scores, "id_scores"), tpr)
+
+
+def lowest_kept(known: Scores, tpr: float) -> float:
+    """The same for scores that are sorted already."""
     if not 0 < tpr <= 1:
         raise DataError(f"the true positive rate must be in (0, 1], got {tpr}")
     n = len(known)
@@ -101,12 +110,22 @@ def end_of_ties(values: Scores) -> NDArray[np.int64]:
     return len(values) - first_of_ties(-values[::-1])[::-1]
 
 
-def sorted_scores(scores: ArrayLike, name: str) -> Scores:
-    """A sorted float64 copy; NaN and emptiness are refused."""
-    values = np.sort(np.asarray(scores, np.float64).ravel())
+def checked_scores(scores: ArrayLike, name: str) -> Scores:
+    """Scores as float64 (N,); anything else, NaN and emptiness are refused."""
+    try:
+        values = np.asarray(scores, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be a row of numbers, got {type(scores).__name__} ({error})") from error
+    if values.ndim != 1:
+        raise DataError(f"{name} must be (N,), one score for each input, got {values.shape}")
     if not len(values):
         raise DataError(f"{name} is empty; a metric needs at least one score on each side")
-    if np.isnan(values[-1]):  # NaN sorts last
-        rows = np.flatnonzero(np.isnan(np.asarray(scores, np.float64).ravel()))
+    if np.isnan(values).any():
+        rows = np.flatnonzero(np.isnan(values))
         raise DataError(f"{name} has {len(rows)} NaN, first at rows {rows[:5].tolist()}; give invalid rows -inf to reject them")
     return values
+
+
+def sorted_scores(scores: ArrayLike, name: str) -> Scores:
+    """The same, sorted."""
+    return np.sort(checked_scores(scores, name))

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bal.evaluation.metrics import Metrics, Scores, detection_metrics
+from bal.evaluation.metrics import Metrics, Scores, checked_scores, detection_metrics, sorted_scores
+from bal.settings import check_number, check_seed
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Interval:
 
 def equal_counts(id_scores: ArrayLike, ood_scores: ArrayLike, *, seed: int = 0) -> tuple[Scores, Scores]:
     """Cut the larger side down to the size of the smaller by a random choice of rows."""
-    known, unknown = np.asarray(id_scores, np.float64), np.asarray(ood_scores, np.float64)
+    check_seed(seed)
+    known, unknown = checked_scores(id_scores, "id_scores"), checked_scores(ood_scores, "ood_scores")
     n = min(len(known), len(unknown))
     rng = np.random.default_rng(seed)
     return choose(known, n, rng), choose(unknown, n, rng)
@@ -41,17 +43,29 @@ def evaluate(id_scores: ArrayLike, ood_scores: ArrayLike, *, balanced: bool = Tr
 
 
 def bootstrap(
-    id_scores: ArrayLike, ood_scores: ArrayLike, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
+    id_scores: ArrayLike,
+    ood_scores: ArrayLike,
+    *,
+    balanced: bool = True,
+    confidence: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
 ) -> dict[str, Interval]:
     """Percentile intervals of every metric: both sides drawn again with repeats, ``resamples`` times.
 
-    They tell how much the numbers would move with other test images, not with another training.
+    ``balanced`` draws as many of each side as the smaller one has, as :func:`evaluate` does. The intervals tell how much the
+    numbers would move with other test images, not with another training.
     """
-    known, unknown = np.sort(np.asarray(id_scores, np.float64)), np.sort(np.asarray(ood_scores, np.float64))
+    check_number("confidence", confidence, low=0, high=1)
+    check_number("resamples", resamples, low=1, whole=True)
+    check_seed(seed)
+    known, unknown = sorted_scores(id_scores, "id_scores"), sorted_scores(ood_scores, "ood_scores")
+    smaller = min(len(known), len(unknown))
     rng = np.random.default_rng(seed)
 
     def draw(scores: Scores) -> Scores:
-        return scores[np.sort(rng.integers(len(scores), size=len(scores)))]  # stays sorted, so that the sort after it is quick
+        count = smaller if balanced else len(scores)
+        return scores[np.sort(rng.integers(len(scores), size=count))]  # stays sorted, so that the sort after it is quick
 
     rows: NDArray[np.float64] = np.array(
         [list(asdict(detection_metrics(draw(known), draw(unknown))).values()) for _ in range(resamples)]

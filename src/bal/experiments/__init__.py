@@ -1,5 +1,20 @@
-"""What is measured, and how: the demo on the embedded sample."""
+"""What is measured, and how: comparisons, and the demo on the embedded sample."""
 
-from bal.experiments.demo import DemoSettings, Row, SeedRun, run_demo, summary
+from bal.experiments.compare import Comparison, Measured, Row, Standing, advice, compare, extract_once, ranking
+from bal.experiments.demo import DemoSettings, SeedRun, demo_classifier, run_demo, write_rows
 
-__all__ = ["DemoSettings", "Row", "SeedRun", "run_demo", "summary"]
+__all__ = [
+    "Comparison",
+    "DemoSettings",
+    "Measured",
+    "Row",
+    "SeedRun",
+    "Standing",
+    "advice",
+    "compare",
+    "demo_classifier",
+    "extract_once",
+    "ranking",
+    "run_demo",
+    "write_rows",
+]

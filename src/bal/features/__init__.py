@@ -1,7 +1,7 @@
 """REM, the representation extraction module (Sec. 4.1): features, their geometry, trivial OOD."""
 
 from bal.features.cache import FeatureCache
-from bal.features.extraction import Features, InputSpec, extract
+from bal.features.extraction import Features, InputSpec, extract, finite_rows
 from bal.features.normalisation import NormalisationName, class_means, make_normalisation
 from bal.features.trivial import Pairs, TrivialSampler, Uniform, batch_bounds, random_labels
 
@@ -16,6 +16,7 @@ __all__ = [
     "batch_bounds",
     "class_means",
     "extract",
+    "finite_rows",
     "make_normalisation",
     "random_labels",
 ]

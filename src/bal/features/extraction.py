@@ -1,13 +1,15 @@
 """REM, first half: one pass of the frozen classifier over the data gives every (f, logits, c)."""
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from bal.backbones import Classifier
 from bal.data import Batches, Data
-from bal.errors import DataError, ShapeError
+from bal.data.batches import to_labels, to_tensor
+from bal.errors import BalWarning, DataError, ShapeError, StorageError
 from bal.features.cache import FeatureCache, StreamDigest
 from bal.progress import progress_bar
 
@@ -41,22 +43,25 @@ class Features:
     """What every detector reads: one row for each input, in the order of the data.
 
     f: (N, m) float32, logits: (N, classes) float32, labels: (N,) int64 or None; ``spec`` describes the inputs, None when
-    the features did not come from inputs.
+    the features did not come from inputs; ``head`` is (W, b) of the last layer, logits = f W^T + b, for detectors that read it.
     """
 
     f: Tensor
     logits: Tensor
     labels: Tensor | None = None
     spec: InputSpec | None = None
+    head: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
+        for name in ("f", "logits"):
+            object.__setattr__(self, name, to_tensor(getattr(self, name)).detach().float())
+        if self.labels is not None:
+            object.__setattr__(self, "labels", to_labels(self.labels, len(self.f)))
         if self.f.ndim != 2 or self.logits.ndim != 2 or len(self.f) != len(self.logits):
             raise ShapeError(
                 "features and logits must be (N, m) and (N, classes) with the same N, "
                 f"got {tuple(self.f.shape)} and {tuple(self.logits.shape)}"
             )
-        if self.labels is not None and self.labels.shape != (len(self.f),):
-            raise ShapeError(f"labels must be ({len(self.f)},), one for each row of features, got {tuple(self.labels.shape)}")
 
     def __len__(self) -> int:
         return len(self.f)
@@ -67,15 +72,25 @@ class Features:
         return torch.isfinite(self.f).all(1) & torch.isfinite(self.logits).all(1)
 
     @property
+    def known_labels(self) -> Tensor:
+        """The labels, which must be there."""
+        if self.labels is None:
+            raise DataError("labels are needed here; extract from (x, labels) instead of x")
+        return self.labels
+
+    def rows(self, which: Tensor | slice) -> "Features":
+        """Some of the rows, by mask, index or slice."""
+        labels = None if self.labels is None else self.labels[which]
+        return replace(self, f=self.f[which], logits=self.logits[which], labels=labels)
+
+    @property
     def predicted(self) -> Tensor:
         """(N,) the classifier's label, c-hat of Algorithm 1."""
         return self.logits.argmax(1)
 
     def accuracy(self) -> float:
         """Share of rows whose label the classifier gets right."""
-        if self.labels is None:
-            raise DataError("accuracy needs labels; extract from (x, labels) instead of x")
-        return (self.predicted == self.labels).double().mean().item()
+        return (self.predicted == self.known_labels).double().mean().item()
 
 
 def extract(
@@ -95,12 +110,31 @@ def extract(
     batches = Batches(data, batch_size)
     if cache is not None:
         stored = cache.get(classifier, StreamDigest.of(batches))
-        if stored is not None:
-            return from_tensors(stored)
+        if stored is not None and same_network(stored, classifier, batches):
+            if spec is not None:
+                spec.check(next(iter(batches))[0])
+            return from_tensors(stored, classifier)
     features, content = run(classifier, batches, spec, hash_content=cache is not None, show_progress=show_progress)
     if cache is not None:
-        cache.put(classifier, content, to_tensors(features))
+        try:
+            cache.put(classifier, content, to_tensors(features))
+        except StorageError as error:
+            warnings.warn(f"the features are not cached: {error}", BalWarning, stacklevel=2)
     return features
+
+
+def same_network(stored: dict[str, Tensor], classifier: Classifier, batches: Batches) -> bool:
+    """Whether the first rows still give the stored features: weights and structure do not tell all that a forward pass does."""
+    x = next(iter(batches))[0][:4]
+    f, logits = (tensor.cpu() for tensor in classifier(x))
+    pairs = ((f, stored["f"]), (logits, stored["logits"]))
+    rows = finite_rows(x)
+    return all(torch.allclose(now[rows], then[: len(x)][rows], rtol=1e-3, atol=1e-4, equal_nan=True) for now, then in pairs)
+
+
+def finite_rows(x: Tensor) -> Tensor:
+    """(N,) bool: rows where every number is finite."""
+    return torch.isfinite(x).flatten(1).all(1)
 
 
 def run(
@@ -113,19 +147,22 @@ def run(
         for x, c in batches:
             spec = spec or InputSpec.of(x)
             spec.check(x)
-            f, logits = classifier(x)
-            f_parts.append(f.cpu())
-            logit_parts.append(logits.cpu())
-            label_parts.append(c)
             if hash_content:
                 content.update(x, c)
+            f, logits = (tensor.cpu() for tensor in classifier(x))
+            f[~finite_rows(x)] = torch.nan  # a network may swallow a NaN pixel; the row is invalid all the same
+            f_parts.append(f)
+            logit_parts.append(logits)
+            label_parts.append(c)
             advance(len(x))
     if not f_parts:
         raise DataError("the data is empty; give at least one row")
     labels = [c for c in label_parts if c is not None]
     if labels and len(labels) != len(label_parts):
         raise DataError("some batches have labels and some do not; give labels for all rows or for none")
-    return Features(torch.cat(f_parts), torch.cat(logit_parts), torch.cat(labels) if labels else None, spec), content
+    return Features(
+        torch.cat(f_parts), torch.cat(logit_parts), torch.cat(labels) if labels else None, spec, classifier.head_tensors()
+    ), content
 
 
 def to_tensors(features: Features) -> dict[str, Tensor]:
@@ -139,8 +176,8 @@ def to_tensors(features: Features) -> dict[str, Tensor]:
     return tensors
 
 
-def from_tensors(tensors: dict[str, Tensor]) -> Features:
-    """The inverse of :func:`to_tensors`."""
+def from_tensors(tensors: dict[str, Tensor], classifier: Classifier) -> Features:
+    """The inverse of :func:`to_tensors`, for the classifier that made them."""
     shape = tensors.get("input_shape")
     spec = None if shape is None else InputSpec(tuple(shape.tolist()), bool(tensors["input_floating"]))
-    return Features(tensors["f"], tensors["logits"], tensors.get("labels"), spec)
+    return Features(tensors["f"], tensors["logits"], tensors.get("labels"), spec, classifier.head_tensors())

@@ -1,5 +1,6 @@
 """REM, second half: trivial OOD pairs, drawn from the box of the batch (Sec. 4.1)."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -36,6 +37,7 @@ def random_labels(rows: int, classes: int, generator: torch.Generator, device: t
     return torch.randint(classes, (rows,), generator=generator).to(device)
 
 
+@dataclass
 class Uniform:
     r"""The paper's trivial OOD: :math:`\hat f \sim \mathbb{U}(a, b)` with a random label (Sec. 4.1)."""
 

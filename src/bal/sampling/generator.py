@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from bal.networks import mlp, one_hot
-from bal.seeding import seeded_construction
+from bal.seeding import seeded
 
 
 class Generator(nn.Module):
@@ -24,7 +24,7 @@ class Generator(nn.Module):
         super().__init__()
         self.classes = classes
         self.noise_dim = noise_dim
-        with seeded_construction(generator):
+        with seeded(generator):
             self.layers = mlp(noise_dim + classes, hidden, dim, layer_norm=True)
 
     def forward(self, z: Tensor, c: Tensor) -> Tensor:

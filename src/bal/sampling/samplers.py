@@ -1,6 +1,7 @@
 """Other sources of trivial OOD behind the interface of the uniform one: ablations, and what the default recipe mixes in."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 from bal.features import Pairs, TrivialSampler, class_means
 
 
+@dataclass
 class Gaussian:
     r"""The sampler that the paper argues against (Sec. 4.1 and Table 5).
 
@@ -15,8 +17,7 @@ class Gaussian:
     of lowest density is kept, with the label of its class.
     """
 
-    def __init__(self, candidates: int = 20) -> None:
-        self.candidates = candidates
+    candidates: int = 20
 
     def fit(self, f: Tensor, c: Tensor) -> "Gaussian":
         """Class means and a factor of the shared covariance, S = L L^T."""
@@ -35,6 +36,7 @@ class Gaussian:
         return self.means_[c] + e @ self.factor_.T, c
 
 
+@dataclass
 class RandomScaleGaussian:
     """Gaussian noise of a random scale round real features, each with its own label.
 
@@ -42,9 +44,8 @@ class RandomScaleGaussian:
     at every distance from the manifold and not only in the far corners of the box.
     """
 
-    def __init__(self, low: float = 0.5, high: float = 4.0) -> None:
-        self.low = low
-        self.high = high
+    low: float = 0.5
+    high: float = 4.0
 
     def fit(self, f: Tensor, c: Tensor) -> "RandomScaleGaussian":
         """The within-class spread: root mean square of the coordinates of f - mean of its class."""
@@ -59,11 +60,11 @@ class RandomScaleGaussian:
         return f + (scale * torch.randn(f.shape, generator=generator)).to(f), c
 
 
+@dataclass
 class Mixture:
     """Each pair from one of several samplers, in turn."""
 
-    def __init__(self, *samplers: TrivialSampler) -> None:
-        self.samplers = samplers
+    samplers: tuple[TrivialSampler, ...]
 
     def fit(self, f: Tensor, c: Tensor) -> "Mixture":
         """Fit every sampler."""

@@ -1,0 +1,65 @@
+"""ODIN: temperature and a small step of the input towards confidence."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bal.detectors.base import InputDetector
+from bal.detectors.softmax import log_max_softmax
+
+PaperSetting = Literal["mnist", "cifar10", "cifar100", "svhn"]
+PAPER: dict[PaperSetting, tuple[float, float]] = {
+    "mnist": (10.0, 5e-4),
+    "cifar10": (10.0, 2e-3),
+    "cifar100": (100.0, 5e-4),
+    "svhn": (10.0, 5e-4),
+}
+
+
+def step_towards(score: Callable[[Tensor], Tensor], x: Tensor, epsilon: float) -> Tensor:
+    """X + epsilon sgn(d score / dx): the inputs after one step that raises each one's score."""
+    if epsilon == 0:
+        return x
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        slope = torch.autograd.grad(score(x).sum(), x)[0]
+    return (x + epsilon * slope.sign()).detach()
+
+
+@dataclass(eq=False)
+class ODIN(InputDetector):
+    """log of the largest softmax of l(x~) / T, with x~ = x - epsilon sgn(-d log S / dx) (Liang et al., ICLR 2018, Eqs. 1 and 2).
+
+    epsilon is in units of the input, pixels in [0, 1], before any preprocessing. The defaults are the BAL paper's for the MNIST
+    groups (Sec. 5.5); :meth:`paper` gives those of the other data sets, :func:`bal.evaluation.search_odin` chooses by ID data.
+    """
+
+    temperature: float = 10.0
+    epsilon: float = 5e-4
+
+    @classmethod
+    def paper(cls, id_data: PaperSetting) -> "ODIN":
+        """The BAL paper's (T, epsilon) for an ID data set (Sec. 5.3 and 5.5)."""
+        return cls(*PAPER[id_data])
+
+    def _fit(self, x: Tensor, c: Tensor, *, show_progress: bool) -> None:
+        """Nothing to learn."""
+
+    def _score(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        predicted = self.classifier_(x)[1].argmax(1)
+
+        def log_s(x: Tensor) -> Tensor:
+            return log_max_softmax(self.classifier_.forward(x)[1] / self.temperature)
+
+        moved = step_towards(log_s, x.to(self.classifier_.device), self.epsilon)
+        with torch.no_grad():
+            return log_s(moved), predicted
+
+    def confidence(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The tempered probability itself."""
+        return np.exp(scores)

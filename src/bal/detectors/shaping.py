@@ -1,0 +1,82 @@
+"""Energy of reshaped activations: ReAct, ASH, SCALE and DICE. All work on the pooled feature f and the last layer.
+
+ASH and SCALE were made for features behind a ReLU; where sums of activations are not positive they have no meaning, and the plain
+energy is used.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bal.detectors.base import HeadDetector
+from bal.detectors.softmax import energy
+
+
+def top_share(f: Tensor, percentile: float) -> tuple[Tensor, Tensor]:
+    """The activations at or above each row's own percentile (others 0), and s1 / s2, all over kept activations, (N, 1)."""
+    count = max(1, f.shape[1] - round(f.shape[1] * percentile / 100))
+    threshold = f.topk(count, 1).values[:, -1:]
+    kept = torch.where(f >= threshold, f, torch.zeros_like(f))
+    s1, s2 = f.sum(1, keepdim=True), kept.sum(1, keepdim=True)
+    usable = (s1 > 0) & (s2 > 0)
+    return kept, torch.where(usable, s1 / torch.where(usable, s2, torch.ones_like(s2)), torch.zeros_like(s1))
+
+
+@dataclass(eq=False)
+class ReAct(HeadDetector):
+    """Energy after clipping f at the 90th percentile of all training activations (Sun, Guo & Li, NeurIPS 2021, Eq. 3)."""
+
+    percentile: float = 90.0
+
+    def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
+        ordered = f.flatten().sort().values
+        self.clip_ = ordered[min(len(ordered) - 1, int(len(ordered) * self.percentile / 100))]
+
+    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
+        return energy(f.clamp_max(self.clip_.item()).double() @ self.W_.double().T + self.b_)
+
+
+@dataclass(eq=False)
+class ASH(HeadDetector):
+    """ASH-S: drop all but the top activations and scale the rest by exp(s1 / s2) (Djurisic et al., ICLR 2023, Alg. 2); energy."""
+
+    percentile: float = 90.0
+
+    def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
+        """Nothing to learn beyond the head."""
+
+    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
+        kept, ratio = top_share(f.double(), self.percentile)
+        shaped = torch.where(ratio > 0, kept * ratio.exp(), f.double())
+        return energy(shaped @ self.W_.double().T + self.b_)
+
+
+@dataclass(eq=False)
+class SCALE(HeadDetector):
+    """Scale f by exp(s1 / s2) and drop nothing (Xu et al., ICLR 2024, Eq. 6), percentile 85 as there; energy."""
+
+    percentile: float = 85.0
+
+    def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
+        """Nothing to learn beyond the head."""
+
+    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
+        ratio = top_share(f.double(), self.percentile)[1]
+        return energy((f.double() * ratio.exp()) @ self.W_.double().T + self.b_)
+
+
+@dataclass(eq=False)
+class DICE(HeadDetector):
+    """Energy with only the weights that contribute most on ID data, V = W * E[f] (Sun & Li, ECCV 2022, Eqs. 4 and 5)."""
+
+    sparsity: float = 0.9
+
+    def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
+        contribution = self.W_.double() * f.double().mean(0)  # (classes, m)
+        kept = max(1, round(contribution.numel() * (1 - self.sparsity)))
+        threshold = contribution.flatten().topk(kept).values[-1]
+        self.sparse_ = torch.where(contribution >= threshold, self.W_.double(), torch.zeros_like(contribution))
+
+    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
+        return energy(f.double() @ self.sparse_.T + self.b_)

@@ -1,0 +1,217 @@
+"""Many detectors on one classifier: one pass of features for all that read features, the same test rows for everyone."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bal.backbones import Classifier
+from bal.data import Data
+from bal.detectors import BAL, Detector, FeatureDetector
+from bal.discrimination import Callback
+from bal.errors import BalError, DataError
+from bal.evaluation import Interval, bootstrap, evaluate
+from bal.evaluation.metrics import Scores
+from bal.features import FeatureCache, Features, extract
+
+Say = Callable[[str], None]
+METRICS = ("fpr95", "detection_error", "auroc", "aupr_in", "aupr_out")
+LOWER_IS_BETTER = ("fpr95", "detection_error")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One detector on one pair of data sets with one seed. Metrics are shares in [0, 1].
+
+    seconds: features, fit and scores of both test sets; score_seconds: for 1,000 inputs, the classifier's pass included;
+    megabytes: what the fitted detector keeps.
+    """
+
+    detector: str
+    id: str
+    ood: str
+    seed: int
+    fpr95: float
+    detection_error: float
+    auroc: float
+    aupr_in: float
+    aupr_out: float
+    accuracy: float
+    seconds: float
+    fit_seconds: float
+    score_seconds: float
+    megabytes: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row, with the fitted detector, its scores and their bootstrap intervals."""
+
+    row: Row
+    detector: Detector
+    id_scores: Scores
+    ood_scores: Scores
+    intervals: dict[str, Interval]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The data of a comparison, each set with its features and the time they took."""
+
+    classifier: Classifier
+    train: "Part"
+    test: "Part"
+    oods: Mapping[str, "Part"]
+    id_name: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One data set, extracted once."""
+
+    data: Data
+    features: Features
+    seconds: float
+
+
+def extract_once(
+    classifier: Classifier,
+    *,
+    train: Data,
+    test: Data,
+    oods: Mapping[str, Data],
+    id_name: str,
+    cache: FeatureCache | None = None,
+    show_progress: bool = True,
+) -> Comparison:
+    """Run the classifier once over every data set."""
+
+    def part(data: Data) -> Part:
+        started = time.perf_counter()
+        features = extract(classifier, data, cache=cache, show_progress=show_progress)
+        return Part(data, features, time.perf_counter() - started)
+
+    if not oods:
+        raise DataError("a comparison needs at least one OOD data set; give oods={name: data}")
+    return Comparison(classifier, part(train), part(test), {name: part(data) for name, data in oods.items()}, id_name)
+
+
+def compare(
+    comparison: Comparison,
+    detectors: Mapping[str, Detector],
+    *,
+    seeds: Sequence[int] = (0,),
+    callbacks: Iterable[Callback] = (),
+    say: Say = lambda _: None,
+    show_progress: bool = True,
+) -> list[Measured]:
+    """Fit and measure every detector; those without a seed of their own run once. ``callbacks`` watch BAL's training."""
+    fingerprint = comparison.classifier.fingerprint()
+    callbacks = tuple(callbacks)
+    measured = []
+    for name, template in detectors.items():
+        own_seeds = seeds if hasattr(template, "seed") else seeds[:1]
+        for seed in own_seeds:
+            detector = with_seed(template, seed)
+            fit_seconds = fit(detector, comparison, callbacks, show_progress=show_progress)
+            measured += measure(name, detector, comparison, seed, fit_seconds)
+            best = ", ".join(
+                f"{m.row.ood} FPR95 {m.row.fpr95:.1%} AUROC {m.row.auroc:.1%}" for m in measured[-len(comparison.oods) :]
+            )
+            say(f"  {name}: {best}")
+    if comparison.classifier.fingerprint() != fingerprint:
+        raise BalError("a detector changed the classifier's weights; none may, please report it")
+    return measured
+
+
+def with_seed(detector: Any, seed: int) -> Any:
+    """A fresh copy of the settings, with the seed if the detector has one."""
+    return replace(detector, seed=seed) if hasattr(detector, "seed") else replace(detector)
+
+
+def fit(detector: Detector, comparison: Comparison, callbacks: Iterable[Callback], *, show_progress: bool) -> float:
+    """Fit on the training part and return the seconds, without those of the shared extraction."""
+    started = time.perf_counter()
+    if isinstance(detector, BAL):
+        detector.fit_features(comparison.train.features, classifier=comparison.classifier, callbacks=callbacks)
+    elif isinstance(detector, FeatureDetector):
+        detector.fit_features(comparison.train.features, classifier=comparison.classifier)
+    else:
+        detector.fit(comparison.classifier, comparison.train.data, show_progress=show_progress)
+    return time.perf_counter() - started
+
+
+def measure(name: str, detector: Detector, comparison: Comparison, seed: int, fit_seconds: float) -> list[Measured]:
+    """One row for each OOD set. A threshold of -inf accepts all, so that the label is the network's own."""
+    shared = isinstance(detector, FeatureDetector)
+
+    def scored(part: Part) -> tuple[Scores, NDArray[np.int64], float]:
+        started = time.perf_counter()
+        answer = detector.predict(part.features if shared else part.data, threshold=-math.inf)
+        seconds = time.perf_counter() - started + (part.seconds if shared else 0.0)
+        return answer.score, answer.label, seconds
+
+    id_scores, labels, id_seconds = scored(comparison.test)
+    truth = comparison.test.features.known_labels.numpy()
+    megabytes = sum(tensor.nbytes for tensor in detector.state().values()) / 1e6
+    rows = []
+    for ood, part in comparison.oods.items():
+        ood_scores, _, ood_seconds = scored(part)
+        row = Row(
+            detector=name,
+            id=comparison.id_name,
+            ood=ood,
+            seed=seed,
+            **asdict(evaluate(id_scores, ood_scores, seed=seed)),
+            accuracy=float(np.mean(labels == truth)),
+            seconds=round(fit_seconds + id_seconds + ood_seconds + (comparison.train.seconds if shared else 0.0), 3),
+            fit_seconds=round(fit_seconds, 3),
+            score_seconds=round(1000 * (id_seconds + ood_seconds) / (len(id_scores) + len(ood_scores)), 4),
+            megabytes=round(megabytes, 3),
+        )
+        rows.append(Measured(row, detector, id_scores, ood_scores, bootstrap(id_scores, ood_scores, resamples=200, seed=seed)))
+    return rows
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Mean and standard deviation of every number of one detector, over seeds and OOD sets; the deviation is over seeds alone."""
+
+    detector: str
+    mean: dict[str, float]
+    std: dict[str, float]
+
+
+def ranking(rows: Sequence[Row]) -> list[Standing]:
+    """Every detector's standing, the best mean AUROC first."""
+    keys = (*METRICS, "accuracy", "seconds", "fit_seconds", "score_seconds", "megabytes")
+    standings = []
+    for name in dict.fromkeys(row.detector for row in rows):
+        own = [row for row in rows if row.detector == name]
+        by_seed = {
+            key: [np.mean([getattr(row, key) for row in own if row.seed == seed]) for seed in dict.fromkeys(r.seed for r in own)]
+            for key in keys
+        }
+        mean = {key: float(np.mean(values)) for key, values in by_seed.items()}
+        std = {key: float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for key, values in by_seed.items()}
+        standings.append(Standing(name, mean, std))
+    return sorted(standings, key=lambda standing: -standing.mean["auroc"])
+
+
+def advice(standings: Sequence[Standing]) -> list[str]:
+    """Which detector for what: the most accurate, and the quickest that is nearly as good."""
+    best = max(standings, key=lambda s: s.mean["auroc"])
+    lowest = min(standings, key=lambda s: s.mean["fpr95"])
+    near = [s for s in standings if s.mean["auroc"] >= best.mean["auroc"] - 0.01]
+    quick = min(near, key=lambda s: s.mean["score_seconds"])
+    lines = [f"Best ranking of ID above OOD: {best.detector}, AUROC {best.mean['auroc']:.2%}."]
+    lines.append(f"Fewest OOD accepted where 95 % of ID is: {lowest.detector}, FPR95 {lowest.mean['fpr95']:.2%}.")
+    lines.append(
+        f"Quickest within one point of the best AUROC: {quick.detector}, {quick.mean['score_seconds']:.3f} s for 1,000 inputs "
+        f"(AUROC {quick.mean['auroc']:.2%}), {quick.mean['fit_seconds']:.1f} s to fit, {quick.mean['megabytes']:.1f} MB."
+    )
+    return [*lines, "These are the ranks on these OOD sets; on other ones they may differ."]

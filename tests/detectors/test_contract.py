@@ -1,0 +1,319 @@
+"""The contract, on every registered detector: shapes, refit, invalid rows, batches, files, wrong use.
+
+Feature detectors are tried on blobs of features; input detectors on a small network over 16-dimensional inputs.
+"""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bal.backbones import Classifier, ClassifierTraining
+from bal.detectors import DETECTORS, KNN, Detector, FeatureDetector, load_detector, make_detector, save_detector
+from bal.detectors.registry import detector_class
+from bal.discrimination import GANTraining
+from bal.errors import BalError, BalWarning, DataError, NotFittedError, ShapeError, StorageError
+from bal.evaluation import evaluate
+from bal.features import Features, extract
+from bal.seeding import make_generator
+
+QUICK_TRAINING = ClassifierTraining(epochs=2, batch_size=32)
+QUICK = {  # smaller settings for detectors that train, so that the suite stays quick
+    "BAL": {
+        "training": GANTraining(epochs=6, batch_size=50, learning_rate_D=1e-3, learning_rate_G=1e-3),
+        "hidden_D": (16,),
+        "hidden_G": (16,),
+    },
+    "Generalized ODIN": {"training": QUICK_TRAINING},
+    "GCPL": {"training": QUICK_TRAINING},
+    "AEC": {"epochs": 60, "hidden": (16,), "code": 8, "learning_rate": 1e-2},
+    "kNN": {"k": 5},
+    "VOS": {"epochs": 100, "hidden": (32,), "learning_rate": 1e-2},
+}
+
+
+def quick(name: str) -> Detector:
+    return make_detector(name, **QUICK.get(name, {}))
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    """240 inputs of 3 classes in 16 dimensions, each bright in its own four; 240 outliers bright in the last four."""
+    g = make_generator(0)
+    labels = torch.arange(240) % 3
+    bright = 4 * torch.eye(4).repeat_interleave(4, 1)  # (4, 16): three classes and the outliers
+    known = torch.relu(bright[labels] + 0.5 * torch.randn(240, 16, generator=g))
+    unknown = torch.relu(bright[3] + 0.5 * torch.randn(240, 16, generator=g))
+    return known, labels, unknown
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    """A network whose feature is its input and whose head adds up the coordinates of each class, in train mode."""
+    model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.eye(16))
+        model[0].bias.zero_()
+        model[4].weight.copy_(0.5 * torch.eye(3, 4).repeat_interleave(4, 1))
+        model[4].bias.zero_()
+    model.train()  # detectors must put it into eval mode themselves, and back
+    return Classifier(model)
+
+
+@pytest.fixture(scope="module")
+def fitted(inputs, classifier):
+    known, labels, _ = inputs
+    return {name: quick(name).fit(classifier, (known, labels), show_progress=False) for name in DETECTORS}
+
+
+every_detector = pytest.mark.parametrize("name", DETECTORS)
+feature_detectors = pytest.mark.parametrize("name", [n for n, kind in DETECTORS.items() if issubclass(kind, FeatureDetector)])
+input_detectors = pytest.mark.parametrize("name", [n for n, kind in DETECTORS.items() if not issubclass(kind, FeatureDetector)])
+
+
+def check_contract(name, inputs, classifier):
+    """What any detector must do; also used on a detector that the suite adds itself."""
+    known, labels, _ = inputs
+    detector = make_detector(name, **QUICK.get(name, {})).fit(classifier, (known, labels), show_progress=False)
+    scores = detector.score(known)
+    assert scores.shape == (240,)
+    assert scores.dtype == np.float64
+    assert np.isfinite(scores).all()
+    alone = np.concatenate([detector.score(known[i : i + 1]) for i in range(64)])
+    np.testing.assert_allclose(alone, detector.score(known[:64]), rtol=1e-5, atol=1e-5 * np.abs(scores).max())
+    again = make_detector(name, **QUICK.get(name, {})).fit(classifier, (known, labels), show_progress=False)
+    assert again.score(known).tobytes() == scores.tobytes(), "the same seed, the same bytes"
+    return detector
+
+
+@every_detector
+def test_the_contract(name, inputs, classifier):
+    check_contract(name, inputs, classifier)
+
+
+@every_detector
+def test_two_well_separated_blobs_are_told_apart(name, fitted, inputs):
+    known, _, unknown = inputs
+    auroc = evaluate(fitted[name].score(known), fitted[name].score(unknown)).auroc
+    assert auroc > 0.95
+
+
+@every_detector
+def test_the_classifier_is_left_as_found(name, inputs, classifier):
+    known, labels, _ = inputs
+    before = classifier.fingerprint()
+    quick(name).fit(classifier, (known, labels), show_progress=False).score(known)
+    assert classifier.fingerprint() == before
+    assert all(module.training for module in classifier.model.modules()), "train mode as before"
+    assert all(p.grad is None and p.requires_grad for p in classifier.model.parameters())
+    assert not classifier.head._forward_hooks
+
+
+@every_detector
+def test_a_refit_forgets(name, inputs, classifier, fitted):
+    known, labels, _ = inputs
+    other = (1.1 * known[:120], labels[:120])
+    fresh = quick(name).fit(classifier, other, show_progress=False).score(known)
+    refitted = quick(name).fit(classifier, (known, labels), show_progress=False).fit(classifier, other, show_progress=False)
+    assert np.array_equal(fresh, refitted.score(known))
+
+
+@every_detector
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_row_that_is_not_finite_is_invalid_and_never_accepted(name, bad, inputs, fitted):
+    """Fault 1."""
+    known = inputs[0][:20].clone()
+    known[3, 5] = bad
+    answer = fitted[name].predict(known, threshold=-np.inf)
+    assert not answer.valid[3]
+    assert (answer.label[3], answer.confidence[3], answer.score[3]) == (-1, 0.0, -np.inf)
+    assert answer.valid.sum() == 19
+    assert (np.delete(answer.label, 3) >= 0).all()
+
+
+@every_detector
+def test_rows_that_are_not_finite_are_left_out_of_the_fit_with_a_warning(name, inputs, classifier, fitted):
+    known, labels, _ = inputs
+    bad = torch.cat([known, torch.full((2, 16), torch.nan)]), torch.cat([labels, labels[:2]])
+    with pytest.warns(BalWarning, match="2 of 242 rows"):
+        detector = quick(name).fit(classifier, bad, show_progress=False)
+    np.testing.assert_allclose(detector.score(known), fitted[name].score(known), rtol=1e-5, atol=1e-6)
+
+
+@every_detector
+def test_predictions_are_classes_or_minus_one_with_a_confidence_that_rises_with_the_score(name, inputs, fitted):
+    known, _, unknown = inputs
+    answer = fitted[name].predict(torch.cat([known, unknown]))
+    accepted = answer.label >= 0
+    assert 0.94 <= accepted[:240].mean() <= 0.96 or len(np.unique(answer.score[:240])) < 200
+    assert np.array_equal(accepted, answer.score >= fitted[name].threshold_.item())
+    assert ((answer.confidence >= 0) & (answer.confidence <= 1)).all()
+    order = np.argsort(answer.score)
+    assert (np.diff(answer.confidence[order]) >= -1e-12).all()
+
+
+@every_detector
+def test_save_and_load_give_the_same_scores(name, inputs, classifier, fitted, tmp_path):
+    known, _, unknown = inputs
+    path = tmp_path / "detector.safetensors"
+    save_detector(fitted[name], path)
+    loaded = load_detector(path, classifier)
+    assert type(loaded) is type(fitted[name])
+    assert dataclasses.asdict(loaded) == dataclasses.asdict(fitted[name])
+    for x in (known, unknown):
+        assert loaded.score(x).tobytes() == fitted[name].score(x).tobytes()
+    assert np.array_equal(loaded.predict(known).label, fitted[name].predict(known).label)
+
+
+@every_detector
+def test_state_is_tensors_and_holds_no_row_of_another_fit(name, fitted):
+    state = fitted[name].state()
+    assert all(isinstance(value, torch.Tensor) for value in state.values())
+    assert {"sizes", "threshold_", "ranks_"} <= state.keys()
+
+
+@every_detector
+def test_unfitted_use_is_refused(name, inputs):
+    with pytest.raises(NotFittedError, match="not fitted"):
+        quick(name).score(inputs[0])
+
+
+@every_detector
+def test_inputs_of_another_shape_are_refused(name, inputs, fitted):
+    """Fault 5."""
+    with pytest.raises(ShapeError, match=r"\(N, 16\), got \(2, 17\)"):
+        fitted[name].score(torch.zeros(2, 17))
+
+
+@every_detector
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x, c: x, "needs labels"),
+        (lambda x, c: (x[:0], c[:0]), "empty"),
+        (lambda x, c: (x, torch.zeros_like(c)), r"\{1: 0, 2: 0\}"),
+        (lambda x, c: (x[:4], c[:4]), r"\{1: 1, 2: 1\}"),
+        (lambda x, c: (x, c + 1), "labels must be 0 to 2"),
+        (lambda x, c: (torch.full_like(x, torch.nan), c), "no row is finite"),
+    ],
+    ids=["no labels", "empty", "one class", "one row of a class", "foreign labels", "all NaN"],
+)
+def test_training_sets_without_a_boundary_to_learn_are_refused(name, change, words, inputs, classifier):
+    """Fault 18."""
+    with pytest.raises(DataError, match=words):
+        quick(name).fit(classifier, change(*inputs[:2]), show_progress=False)
+
+
+@every_detector
+def test_a_refused_refit_keeps_the_old_detector_and_a_broken_one_leaves_none(name, inputs, classifier, monkeypatch):
+    known, labels, _ = inputs
+    detector = quick(name).fit(classifier, (known, labels), show_progress=False)
+    scores = detector.score(known)
+    with pytest.raises(DataError):
+        detector.fit(classifier, (known, labels + 1), show_progress=False)
+    assert np.array_equal(detector.score(known), scores)
+
+    def interrupted(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(detector), "_fit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        detector.fit(classifier, (known, labels), show_progress=False)
+    with pytest.raises(NotFittedError):
+        detector.score(known)
+
+
+@feature_detectors
+def test_feature_detectors_read_features_and_need_no_classifier_then(name, inputs, classifier, fitted):
+    known, labels, unknown = inputs
+    features = extract(classifier, (known, labels))
+    detector = quick(name).fit_features(features)
+    assert np.array_equal(detector.score(extract(classifier, unknown)), fitted[name].score(unknown))
+    with pytest.raises(NotFittedError, match="without a classifier"):
+        detector.score(unknown)
+    with pytest.raises(ShapeError, match=r"features must be \(N, 16\), got \(2, 9\)"):
+        detector.score(Features(torch.zeros(2, 9), torch.zeros(2, 3)))
+    with pytest.raises(ShapeError, match=r"logits must be \(N, 3\), got \(2, 4\)"):
+        detector.score(Features(torch.zeros(2, 16), torch.zeros(2, 4)))
+
+
+@input_detectors
+def test_input_detectors_refuse_features(name, inputs, classifier, fitted):
+    with pytest.raises(DataError, match="needs the inputs themselves"):
+        fitted[name].score(extract(classifier, inputs[0]))
+
+
+@pytest.mark.parametrize("name", ["ViM", "fDBD", "NCI", "ReAct", "ASH", "SCALE", "DICE"])
+def test_head_detectors_say_that_they_need_the_last_layer(name):
+    with pytest.raises(DataError, match="needs the weights of the last layer"):
+        quick(name).fit_features(Features(torch.randn(12, 4), 9 * torch.eye(3).repeat(4, 1), torch.arange(12) % 3))
+
+
+def test_numbers_so_large_that_a_score_overflows_are_invalid(inputs, classifier, fitted):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        answer = fitted["Mahalanobis"].predict(inputs[0][:2] * 1e30, threshold=-np.inf)
+    assert answer.valid.sum() == 0 or np.isfinite(answer.score[answer.valid]).all()
+
+
+def test_labels_below_chance_are_warned_of(inputs, classifier):
+    known, labels, _ = inputs
+    with pytest.warns(BalWarning, match="less than by chance"):
+        quick("energy").fit(classifier, (known, (labels + 1) % 3), show_progress=False)
+
+
+def test_a_nan_threshold_is_refused(inputs, fitted):
+    with pytest.raises(DataError, match="threshold is NaN"):
+        fitted["energy"].predict(inputs[0], threshold=np.nan)
+
+
+def test_a_detector_of_another_classifier_is_refused(inputs, fitted, tmp_path):
+    """Fault 16."""
+    save_detector(fitted["energy"], tmp_path / "d")
+    other = Classifier(nn.Sequential(nn.Linear(16, 12), nn.Linear(12, 3)))
+    with pytest.raises(StorageError, match="another classifier"):
+        load_detector(tmp_path / "d", other)
+
+
+def test_a_plain_module_is_wrapped(inputs, classifier):
+    known, labels, _ = inputs
+    by_module = quick("energy").fit(classifier.model, (known, labels), show_progress=False)
+    assert np.array_equal(by_module.score(known), quick("energy").fit(classifier, (known, labels)).score(known))
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("mahalanobis+", "Mahalanobis"), ("knnn", "kNN"), ("max softmax", "max-softmax")])
+def test_an_unknown_name_is_answered_with_did_you_mean(typed, meant):
+    with pytest.raises(BalError, match=rf"no detector '{typed.replace('+', '.')}'.*did you mean.*{meant}"):
+        detector_class(typed)
+    with pytest.raises(BalError, match="known: BAL, max-softmax"):
+        detector_class("zzzzzzzz")
+
+
+@dataclasses.dataclass(eq=False)
+class Sharpness(FeatureDetector):
+    """A new detector: the gap between the two largest logits. One class, one registry line, nothing else."""
+
+    def _fit(self, f, logits, c):
+        self.typical_gap_ = self.gap(logits).median()
+
+    def gap(self, logits):
+        top = logits.double().topk(2, 1).values
+        return top[:, 0] - top[:, 1]
+
+    def _score(self, f, logits):
+        return self.gap(logits) / self.typical_gap_
+
+
+def test_adding_a_detector_takes_one_class_and_one_registry_line(inputs, classifier, monkeypatch, tmp_path):
+    monkeypatch.setitem(DETECTORS, "sharpness", Sharpness)
+    detector = check_contract("sharpness", inputs, classifier)
+    save_detector(detector, tmp_path / "d")
+    assert np.array_equal(load_detector(tmp_path / "d", classifier).score(inputs[0]), detector.score(inputs[0]))
+
+
+def test_knn_refuses_a_k_that_the_bank_does_not_have(inputs, classifier):
+    with pytest.raises(DataError, match="k must be 1 to 240"):
+        KNN(k=241).fit(classifier, inputs[:2], show_progress=False)
