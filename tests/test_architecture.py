@@ -49,7 +49,9 @@ def test_imports_point_one_way(path):
 )
 def test_the_source_has_no(pattern):
     for path in FILES:
-        text = path.read_text().replace("never pickle", "")
+        text = path.read_text()
+        for harmless in ("never pickle", "allow_pickle=False", "Nothing is unpickled"):
+            text = text.replace(harmless, "")
         assert not re.search(pattern, text, re.MULTILINE), f"{path.name} has {pattern}"
 
 
@@ -60,7 +62,7 @@ def test_no_module_is_longer_than_400_lines():
 def test_every_test_file_mirrors_a_source_file():
     tests = Path(__file__).parent
     for path in tests.rglob("test_*.py"):
-        if path.name in {"test_architecture.py", "test_contract.py", "test_docs.py", "test_package.py"}:
+        if path.name in {"test_architecture.py", "test_contract.py", "test_oracles.py", "test_docs.py", "test_package.py"}:
             continue
         source = SOURCE / path.relative_to(tests).parent / path.name.removeprefix("test_")
         assert source.exists(), f"{path.relative_to(tests)} has no {source.relative_to(SOURCE)}"

@@ -1,9 +1,12 @@
 """The command line as a person types it."""
 
+import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 
 from bal import __version__
 
@@ -31,3 +34,87 @@ def test_an_error_is_one_sentence_and_exit_1(tmp_path):
     assert result.returncode == 1
     assert "at least one whole number" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [(("-1",), "from 0 to"), (("0", "0"), "differ from each other"), (("99999999999999999999999",), "from 0 to")],
+)
+def test_seeds_that_cannot_be_used_are_refused_before_anything_is_trained(tmp_path, seeds, words):
+    result = bal("demo", "--seeds", *seeds, cwd=tmp_path)
+    assert result.returncode == 1
+    assert words in result.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_trained(tmp_path):
+    (tmp_path / "file[bold]").write_text("")
+    result = bal("demo", "--out", "file[bold]/x", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "cannot write file[bold]/x" in result.stderr.replace("\n", "")
+
+
+MODEL = """
+import torch
+from torch import nn
+
+def build():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3))
+
+def nothing():
+    return 3
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path, tiny_images):
+    """A user's folder: a module that builds a network, and data as .npz files labelled by that network itself."""
+    (tmp_path / "my_model.py").write_text(MODEL)
+    namespace = {}
+    exec(MODEL, namespace)  # noqa: S102
+    x = np.random.default_rng(0).normal(size=(120, 1, 4, 4)).astype(np.float32)
+    with torch.no_grad():
+        labels = namespace["build"]()(torch.from_numpy(x)).argmax(1).numpy()
+    np.savez(tmp_path / "train.npz", images=x[:80], labels=labels[:80])
+    np.savez(tmp_path / "test.npz", x=x[80:], y=labels[80:])
+    np.savez(tmp_path / "noise.npz", images=np.random.default_rng(1).random((30, 1, 4, 4), dtype=np.float32))
+    return tmp_path
+
+
+COMPARE = ("compare", "--classifier", "my_model:build", "--train", "train.npz", "--test", "test.npz", "--ood", "noise=noise.npz")
+
+
+def test_compare_ranks_detectors_on_a_users_own_network_and_files(workspace):
+    result = bal(*COMPARE, "--detectors", "energy", "knn", "ODIN", "--seeds", "0", "--out", "out", cwd=workspace)
+    assert result.returncode == 0, result.stderr
+    assert "Best ranking of ID above OOD" in result.stdout
+    rows = json.loads((workspace / "out" / "results.json").read_text())
+    assert {(row["detector"], row["id"], row["ood"]) for row in rows} == {(n, "test", "noise") for n in ("energy", "knn", "ODIN")}
+    assert (workspace / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"my_model:build": "my_model:nothing"}, "must return a trained torch.nn.Module"),
+        ({"my_model:build": "no_such_module:build"}, "cannot find no_such_module:build"),
+        ({"my_model:build": "my_model"}, "package.module:function"),
+        ({"train.npz": "none.npz"}, "there is no file none.npz"),
+        ({"noise=noise.npz": "my_model.py"}, "is not an .npz file"),
+    ],
+)
+def test_compare_says_what_is_wrong_with_its_arguments(workspace, change, words):
+    result = bal(*(change.get(argument, argument) for argument in COMPARE), "--detectors", "energy", cwd=workspace)
+    assert result.returncode == 1
+    assert words in result.stderr.replace("\n", "")
+    assert "Traceback" not in result.stderr
+
+
+def test_compare_asks_did_you_mean(workspace):
+    result = bal(*COMPARE, "--detectors", "enrgy", cwd=workspace)
+    assert result.returncode == 1
+    assert "did you mean 'energy'" in result.stderr.replace("\n", "")
+
+
+def test_data_without_a_classifier_is_refused(tmp_path):
+    assert "need --classifier" in bal("compare", "--train", "x.npz", cwd=tmp_path).stderr

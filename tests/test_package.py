@@ -12,7 +12,7 @@ def test_every_public_name_can_be_had():
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(AttributeError, match="it has BAL, BALSettings"):
+    with pytest.raises(AttributeError, match="it has BAL, Classifier"):
         _ = bal.Bal
 
 

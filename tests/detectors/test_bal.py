@@ -48,7 +48,8 @@ def test_log_max_softmax_by_hand_and_far_beyond_float_range():
 @pytest.mark.parametrize("normalisation", ["identity", "standardise", "l2", "whiten", "l2+standardise", "l2+whiten"])
 @pytest.mark.parametrize("conditioning", ["radial", "concatenate"])
 def test_every_geometry_and_conditioning_trains(blobs, normalisation, conditioning):
-    settings = replace(SMALL, normalisation=normalisation, conditioning=conditioning, training=replace(SMALL.training, epochs=25))
+    training = replace(SMALL.training, epochs=25, learning_rate_D=1e-2)
+    settings = replace(SMALL, normalisation=normalisation, conditioning=conditioning, training=training)
     detector = settings.fit_features(blobs)
     assert detector.result_.status == "finished"
     assert np.isfinite(detector.score(blobs)).all()

@@ -6,10 +6,12 @@ from html.parser import HTMLParser
 import pytest
 
 from bal.backbones import ClassifierTraining
-from bal.experiments import DemoSettings, run_demo, summary
-from bal.report import summary_table, write_demo_report
+from bal.experiments import DemoSettings, ranking, run_demo
+from bal.report import write_demo_report
 
-SETTINGS = DemoSettings(seeds=(0,), width=4, classifier=ClassifierTraining(epochs=1))
+SETTINGS = DemoSettings(
+    seeds=(0,), threads=1, width=4, classifier=ClassifierTraining(epochs=1), detectors=("BAL", "max-softmax", "energy")
+)
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +19,7 @@ def page(tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
     runs = run_demo(SETTINGS, out, say=lambda _: None, show_progress=False)
     write_demo_report(runs, SETTINGS, out / "report.html")
+    assert (out / "scores.svg").read_text().startswith("<svg")
     return (out / "report.html").read_text(), runs
 
 
@@ -44,12 +47,15 @@ def test_the_page_asks_for_nothing_outside_itself(page):
     "title",
     [
         "Results",
-        "Every seed",
+        "What to use",
         "Scores",
         "ROC and precision-recall",
         "Training of D and G",
         "two dimensions",
         "Most confident",
+        "Accuracy against time",
+        "Cost",
+        "Every seed",
         "Exact settings",
     ],
 )
@@ -59,20 +65,8 @@ def test_the_page_has_every_section(page, title):
 
 def test_the_page_shows_the_figures_of_the_rows(page):
     html, runs = page
-    numbers = dict(summary(runs))
-    for name in ("BAL", "max-softmax"):
-        assert f"{100 * numbers[name]['auroc'][0]:.2f} ± 0.00" in html
-    assert html.count("<svg") == 4
-    assert html.count("<img") == 18
+    for standing in ranking([m.row for m in runs[0].measured]):
+        assert f"{100 * standing.mean['auroc']:.2f} ± 0.00" in html
+    assert html.count("<svg") == 5
+    assert html.count("<img") == 16
     assert "&#34;lambda_c&#34;: 0.7" in html, "the exact settings are there"
-
-
-def test_the_better_number_is_marked_whichever_way_it_points(page):
-    _, runs = page
-    table = summary_table(runs)
-    numbers = dict(summary(runs))
-    names = list(numbers)
-    for row, column in table.best:
-        key = ["fpr95", "detection_error", "auroc", "aupr_in", "aupr_out"][column - 1]
-        values = [numbers[name][key][0] for name in names]
-        assert values[row] == (min(values) if key in {"fpr95", "detection_error"} else max(values))

@@ -18,7 +18,7 @@ def load_npz(path: str | Path) -> Any:
     if not path.is_file():
         raise DataError(f"there is no file {path}; give the path of an .npz file with arrays 'images' and 'labels'")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
         raise DataError(f"{path} is not an .npz file of plain arrays ({error}); write it with numpy.savez_compressed") from error

@@ -105,19 +105,18 @@ def compare(
     detectors: Mapping[str, Detector],
     *,
     seeds: Sequence[int] = (0,),
-    callbacks: Iterable[Callback] = (),
+    callbacks: Mapping[str, Sequence[Callback]] | None = None,
     say: Say = lambda _: None,
     show_progress: bool = True,
 ) -> list[Measured]:
-    """Fit and measure every detector; those without a seed of their own run once. ``callbacks`` watch BAL's training."""
+    """Fit and measure every detector; those without a seed of their own run once. ``callbacks`` watch the training of BALs, by name."""
     fingerprint = comparison.classifier.fingerprint()
-    callbacks = tuple(callbacks)
     measured = []
     for name, template in detectors.items():
         own_seeds = seeds if hasattr(template, "seed") else seeds[:1]
         for seed in own_seeds:
             detector = with_seed(template, seed)
-            fit_seconds = fit(detector, comparison, callbacks, show_progress=show_progress)
+            fit_seconds = fit(detector, comparison, (callbacks or {}).get(name, ()), show_progress=show_progress)
             measured += measure(name, detector, comparison, seed, fit_seconds)
             best = ", ".join(
                 f"{m.row.ood} FPR95 {m.row.fpr95:.1%} AUROC {m.row.auroc:.1%}" for m in measured[-len(comparison.oods) :]

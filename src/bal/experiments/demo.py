@@ -147,7 +147,7 @@ def run_seed(
         comparison,
         demo_detectors(settings),
         seeds=(seed,),
-        callbacks=[ProgressBar(), log] if show_progress else [log],
+        callbacks={"BAL": [ProgressBar(), log] if show_progress else [log]},
         say=say,
         show_progress=show_progress,
     )

@@ -33,7 +33,7 @@ def lead(measured: Sequence[Measured], seeds: int) -> str:
     )
 
 
-def mistakes(run: SeedRun, sample: Sample, *, count: int = 9) -> tuple[list[Picture], list[Picture]]:
+def mistakes(run: SeedRun, sample: Sample, *, count: int = 8) -> tuple[list[Picture], list[Picture]]:
     """OOD images with the highest BAL score, and ID images with the lowest."""
     ours = next(m for m in run.measured if m.row.detector == "BAL")
     accepted = np.argsort(-ours.ood_scores, kind="stable")[:count].tolist()

@@ -1,0 +1,43 @@
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from bal.errors import SettingsError
+from bal.settings import check_choices, check_number, check_seed, check_widths
+
+
+@dataclass
+class Example:
+    kind: Literal["round", "square"] = "round"
+    parts: tuple[Literal["a", "b"], ...] = ("a",)
+
+
+def test_choices_are_checked_with_a_hint():
+    check_choices(Example())
+    with pytest.raises(SettingsError, match=r"kind must be one of 'round', 'square', got 'Round'; did you mean 'round'\?"):
+        check_choices(Example(kind="Round"))
+    with pytest.raises(SettingsError, match="parts"):
+        check_choices(Example(parts=("a", "c")))
+    with pytest.raises(SettingsError, match="at least one of"):
+        check_choices(Example(parts=()))
+
+
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "3", None, True])
+def test_numbers_are_checked(value):
+    check_number("x", 3, low=0)
+    with pytest.raises(SettingsError, match="x must be a number of 0 or more"):
+        check_number("x", value, low=0)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, None, 2**63])
+def test_seeds_are_whole_numbers_that_every_generator_takes(seed):
+    check_seed(0)
+    with pytest.raises(SettingsError, match="seed"):
+        check_seed(seed)
+
+
+def test_widths_are_tuples():
+    check_widths("hidden", ())
+    with pytest.raises(SettingsError, match="tuple of widths"):
+        check_widths("hidden", [3])
