@@ -275,7 +275,7 @@ def test_vos_scores_by_the_log_sigmoid_of_its_network(train, query):
     hidden = x @ first.weight.detach().numpy().T.astype(np.float64) + first.bias.detach().numpy()
     hidden = np.where(hidden > 0, hidden, 0.2 * hidden)
     logit = hidden @ last.weight.detach().numpy().T.astype(np.float64)[:, 0] + last.bias.item()
-    np.testing.assert_allclose(ours, -np.log1p(np.exp(-logit)), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ours, -np.log1p(np.exp(-logit)), rtol=1e-6, atol=1e-6)
 
 
 # Detectors of inputs: a network of one hidden layer on four inputs, small enough to differentiate by hand.
@@ -343,7 +343,7 @@ def test_generalized_odin_scores_by_h_and_classifies_by_h_over_g(network, images
         "euclidean": lambda: -((f[:, None] - w[None]) ** 2).sum(2),
         "cosine": lambda: (f / np.linalg.norm(f, axis=1)[:, None]) @ (w / np.linalg.norm(w, axis=1)[:, None]).T,
     }[similarity]()
-    np.testing.assert_allclose(detector.score(images[0]), h.max(1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(detector.score(images[0]), h.max(1), rtol=1e-6, atol=1e-6)
     linear, norm, _ = head.g
     z = f @ linear.weight.detach().numpy()[0] + linear.bias.item()
     z = (z - norm.running_mean.item()) / np.sqrt(norm.running_var.item() + norm.eps) * norm.weight.item() + norm.bias.item()
@@ -367,7 +367,7 @@ def test_gcpl_scores_by_the_nearest_prototype(network, images):
         f = detector.network_[1][:-1](images[0]).numpy().astype(np.float64)
     prototypes, gamma = detector.head().prototypes.detach().numpy().astype(np.float64), detector.head().gamma.item()
     distances = ((f[:, None] - prototypes[None]) ** 2).sum(2)
-    np.testing.assert_allclose(detector.score(images[0]), -gamma * distances.min(1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(detector.score(images[0]), -gamma * distances.min(1), rtol=1e-6, atol=1e-6)
     assert np.array_equal(detector.predict(images[0], threshold=-np.inf).label, distances.argmin(1))
 
 

@@ -109,7 +109,7 @@ def compare(
     say: Say = lambda _: None,
     show_progress: bool = True,
 ) -> list[Measured]:
-    """Fit and measure every detector; those without a seed of their own run once. ``callbacks`` watch the training of BALs, by name."""
+    """Fit and measure every detector; those without a seed of their own run once. ``callbacks`` watch BAL's training, by name."""
     fingerprint = comparison.classifier.fingerprint()
     measured = []
     for name, template in detectors.items():

@@ -157,6 +157,8 @@ def cost_scatter(points: Mapping[str, tuple[float, float]]) -> str:
             annotation_clip=False,
         )
     panel.set(xlabel="seconds for 1,000 inputs (log scale)", ylabel="AUROC, %")
+    for axis_formatter in (panel.xaxis.set_major_formatter, panel.xaxis.set_minor_formatter):
+        axis_formatter(lambda value, _: f"{value:g}")
     return to_svg(figure, "cost")
 
 
