@@ -23,7 +23,7 @@ from bal.discrimination import (
     RadialDiscriminator,
     losses,
 )
-from bal.discrimination.training import UnhealthyError, check_finite, check_health
+from bal.discrimination.health import UnhealthyError, check_finite, check_health
 from bal.errors import SettingsError, StorageError
 from bal.features import Uniform, batch_bounds, class_means
 from bal.sampling import Epsilon, Generator

@@ -10,17 +10,19 @@ from bal.detectors.base import FeatureDetector
 from bal.features import class_means
 
 
-def precision_matrix(centred: Tensor) -> Tensor:
-    """Pseudo-inverse of the covariance of centred rows, float64: directions that never vary are left out."""
+def precision_factor(centred: Tensor) -> Tensor:
+    """L with L L^T = pseudo-inverse of the covariance of centred rows, (m, m) float64; what never varies is left out."""
     centred = centred.double()
-    precision: Tensor = torch.linalg.pinv(centred.T @ centred / len(centred), hermitian=True)
-    return precision
+    values, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
+    varies = values > values[-1] * len(values) * torch.finfo(torch.float64).eps
+    scale = torch.where(varies, values, torch.ones_like(values)).rsqrt() * varies
+    factor: Tensor = vectors * scale
+    return factor
 
 
-def squared_distances(f: Tensor, means: Tensor, precision: Tensor) -> Tensor:
-    """(f - mean_c)^T P (f - mean_c) for every row and mean, (N, classes) float64."""
-    f = f.double()
-    return torch.stack([((f - mean) @ precision * (f - mean)).sum(1) for mean in means], 1)
+def squared_distances(f: Tensor, means: Tensor, factor: Tensor) -> Tensor:
+    """(f - mean_c)^T L L^T (f - mean_c) for every row and mean, (N, classes) float64: plain ones after a product with L."""
+    return torch.cdist(f.double() @ factor, means.double() @ factor, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
 @dataclass(eq=False)
@@ -33,10 +35,10 @@ class Mahalanobis(FeatureDetector):
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         f = self._prepare(f)
         self.means_ = class_means(f, c, logits.shape[1])
-        self.precision_ = precision_matrix(f - self.means_[c])
+        self.factor_ = precision_factor(f - self.means_[c])
 
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
-        return -squared_distances(self._prepare(f), self.means_, self.precision_).min(1).values
+        return -squared_distances(self._prepare(f), self.means_, self.factor_).min(1).values
 
     def _prepare(self, f: Tensor) -> Tensor:
         return f.double()
@@ -57,7 +59,7 @@ class RelativeMahalanobis(Mahalanobis):
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         super()._fit(f, logits, c)
         self.centre_ = f.double().mean(0, keepdim=True)
-        self.background_ = precision_matrix(f.double() - self.centre_)
+        self.background_ = precision_factor(f.double() - self.centre_)
 
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
         return super()._score(f, logits) + squared_distances(f, self.centre_, self.background_)[:, 0]

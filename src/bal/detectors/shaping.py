@@ -6,6 +6,7 @@ energy is used.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,8 +31,8 @@ class ReAct(HeadDetector):
     percentile: float = 90.0
 
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
-        ordered = f.flatten().sort().values
-        self.clip_ = ordered[min(len(ordered) - 1, int(len(ordered) * self.percentile / 100))]
+        place = min(f.numel() - 1, int(f.numel() * self.percentile / 100))
+        self.clip_ = torch.tensor(np.partition(f.numpy().ravel(), place)[place])
 
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
         return energy(f.clamp_max(self.clip_.item()).double() @ self.W_.double().T + self.b_)

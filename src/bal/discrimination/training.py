@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,18 +12,19 @@ from torch import Tensor, nn
 from bal.discrimination import losses
 from bal.discrimination.callbacks import Callback, Record
 from bal.discrimination.checkpoint import load_checkpoint, save_checkpoint
-from bal.features import TrivialSampler, class_means, random_labels
+from bal.discrimination.health import (
+    LossTerm,
+    Status,
+    UnhealthyError,
+    check_finite,
+    check_health,
+    check_losses,
+    relative_spread,
+)
+from bal.features import TrivialSampler, random_labels
 from bal.sampling import Epsilon, Generator, Push, hard_features
 from bal.settings import check_choices, check_number
 from bal.storage import digest
-
-LossTerm = Literal["t", "s", "u"]
-Status = Literal["finished", "diverged", "collapsed"]
-
-DIVERGENCE = 100.0  # a loss this many times its first value (or 1, if that is more) has no way back
-COLLAPSE = 1e-3  # spread of generated features within classes, as a share of the ID features'
-
-LEARNT = 0.1  # D has learnt to tell negatives from ID pairs when they are this far apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class GANTraining:
     epochs: int = 8
     batch_size: int = 256
     learning_rate_D: float = 3e-5  # noqa: N815 - the paper's letters
-    learning_rate_G: float = 3e-4  # noqa: N815
+    learning_rate_G: float = 1e-3  # noqa: N815
     lambda_c: float = 0.7
     lambda_: float = 0.01
     form: losses.Form = "bounded"
@@ -67,14 +67,6 @@ class TrainingResult:
     message: str
     epochs: int
     history: list[Record]
-
-
-class UnhealthyError(Exception):
-    """Raised inside the loop when it should stop; carries the status."""
-
-    def __init__(self, status: Status, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Algorithm1:
@@ -154,7 +146,7 @@ class Algorithm1:
         for rows in order[: self.iterations * self.batch_size].split(self.batch_size):
             f, c = self.f[rows], self.c[rows]
             terms = self.discriminator_step(f, c) | self.generator_step(len(f))
-            self._check_divergence(terms)
+            check_losses(terms, self.first_losses)
             for name, value in terms.items():
                 sums[name] = sums.get(name, 0.0) + value / self.iterations
             for callback in callbacks:
@@ -247,12 +239,6 @@ class Algorithm1:
             for average, weight in zip(self.average.parameters(), self.D.parameters(), strict=True):
                 average.lerp_(weight, 1 - decay)
 
-    def _check_divergence(self, terms: Record) -> None:
-        for name in ("L_d", "L_g"):
-            limit = DIVERGENCE * max(1.0, abs(self.first_losses.setdefault(name, terms[name])))
-            if not (math.isfinite(terms[name]) and abs(terms[name]) <= limit):
-                raise UnhealthyError("diverged", f"{name} reached {terms[name]:.4g}, beyond +-{limit:.4g}")
-
     def _draw_anchors(self) -> tuple[Tensor, Tensor]:
         """The features of each class that stand for M_c in L_g."""
         if self.settings.anchors is None:
@@ -261,34 +247,3 @@ class Algorithm1:
         labels = self.c.cpu()[order]
         rows = torch.cat([order[labels == label][: self.settings.anchors] for label in range(self.classes)])
         return self.f[rows], self.c[rows]
-
-
-def relative_spread(fake: Tensor, c_fake: Tensor, f: Tensor, c: Tensor) -> float:
-    """Spread of generated features within their classes, as a share of the ID features' own; 0 when G ignores its noise."""
-    classes = int(torch.cat([c_fake, c]).max()) + 1
-    within_fake, within = (
-        (rows - class_means(rows, labels, classes)[labels]).square().mean().sqrt() for rows, labels in ((fake, c_fake), (f, c))
-    )
-    return (within_fake / within.clamp_min(1e-12)).item()
-
-
-def check_finite(weights: dict[str, Tensor]) -> None:
-    """Refuse weights with a NaN or Inf, which the losses before the last update did not show."""
-    for name, tensor in weights.items():
-        if not torch.isfinite(tensor).all():
-            raise UnhealthyError("diverged", f"the weights {name} are not finite")
-
-
-def check_health(record: Record, terms: tuple[LossTerm, ...], history: list[Record], *, last: bool) -> None:
-    """Refuse an epoch after which D or G is of no use any more.
-
-    D must end higher on ID pairs than on the negatives that its terms taught it (hard ones aside, which may come close), and
-    must not lose that once it had it.
-    """
-    taught = {"D_shuffled": "s" in terms, "D_trivial": "u" in terms}
-    for name in (name for name, is_taught in taught.items() if is_taught):
-        learnt = any(earlier["D_id"] > earlier[name] + LEARNT for earlier in history)
-        if (learnt or last) and not record["D_id"] > record[name]:
-            raise UnhealthyError("collapsed", f"D gives ID features {record['D_id']:.3g}, no more than {name} {record[name]:.3g}")
-    if not COLLAPSE <= record["spread"] < math.inf:
-        raise UnhealthyError("collapsed", f"G's features spread {record['spread']:.2g} of the ID features': all alike")

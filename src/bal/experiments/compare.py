@@ -49,13 +49,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Measured:
-    """A row, with the fitted detector, its scores and their bootstrap intervals."""
+    """A row, with the fitted detector and its scores."""
 
     row: Row
     detector: Detector
     id_scores: Scores
     ood_scores: Scores
-    intervals: dict[str, Interval]
+
+    def intervals(self) -> dict[str, Interval]:
+        """95 % bootstrap intervals of the metrics; computed when asked, since they cost more than most detectors."""
+        return bootstrap(self.id_scores, self.ood_scores, resamples=300, seed=self.row.seed)
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,7 @@ def measure(name: str, detector: Detector, comparison: Comparison, seed: int, fi
             score_seconds=round(1000 * (id_seconds + ood_seconds) / (len(id_scores) + len(ood_scores)), 4),
             megabytes=round(megabytes, 3),
         )
-        rows.append(Measured(row, detector, id_scores, ood_scores, bootstrap(id_scores, ood_scores, resamples=200, seed=seed)))
+        rows.append(Measured(row, detector, id_scores, ood_scores))
     return rows
 
 

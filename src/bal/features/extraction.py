@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -66,7 +67,7 @@ class Features:
     def __len__(self) -> int:
         return len(self.f)
 
-    @property
+    @cached_property
     def valid(self) -> Tensor:
         """(N,) bool: rows where every number is finite. The others can never be accepted as ID."""
         return torch.isfinite(self.f).all(1) & torch.isfinite(self.logits).all(1)

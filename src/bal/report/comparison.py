@@ -52,7 +52,7 @@ def row_table(measured: Sequence[Measured]) -> Table:
     """Every single row, with bootstrap intervals of FPR95 and AUROC."""
     rows = []
     for item in measured:
-        row, intervals = item.row, item.intervals
+        row, intervals = item.row, item.intervals()
         rows.append(
             [row.detector, row.ood, str(row.seed)]
             + [f"{100 * getattr(row, key):.2f}" for key in METRICS]
