@@ -1,6 +1,7 @@
 """The command line as a person types it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -121,3 +122,23 @@ def test_compare_asks_did_you_mean(workspace):
 
 def test_data_without_a_classifier_is_refused(tmp_path):
     assert "need --classifier" in bal("compare", "--train", "x.npz", cwd=tmp_path).stderr
+
+
+def test_data_list_and_verify_tell_what_is_here(tmp_path):
+    environment = {**os.environ, "BAL_DATA": str(tmp_path)}
+
+    def data(*arguments):
+        command = [sys.executable, "-m", "bal.cli", "data", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+    listed = data("list")
+    assert listed.returncode == 0
+    assert "fashion-mnist" in listed.stdout
+    assert "0 of 4" in listed.stdout
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"x")
+    verified = data("verify", "mnist")
+    assert verified.returncode == 1
+    assert f"other     {tmp_path}/mnist/t10k-labels-idx1-ubyte.gz" in verified.stdout
+    assert verified.stdout.count("missing") == 3
+    assert "did you mean 'mnist'" in data("verify", "mnits").stderr

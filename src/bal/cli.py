@@ -1,4 +1,4 @@
-"""The command line: ``bal demo`` and ``bal compare``. torch is imported inside the commands, so that help is quick."""
+"""The command line: ``bal demo``, ``bal compare``, ``bal data``. torch is imported inside commands, so that help is quick."""
 
 import sys
 from collections.abc import Sequence
@@ -122,6 +122,67 @@ class Compare:
 
 
 @dataclass(frozen=True)
+class DataList:
+    """List the data sets of the paper: what they are, where they come from, and which of their files are here.
+
+    Example: BAL_DATA=/data bal data list
+    """
+
+    def __call__(self) -> None:
+        """Run it."""
+        from bal.data.catalog import CATALOG, data_root, verify  # noqa: PLC0415
+
+        console = make_console()
+        table = Table(title=escape(f"data sets under {data_root()}"))
+        for heading in ("name", "data set", "classes", "images", "files here", "licence", "official address"):
+            table.add_column(heading, overflow="fold")
+        for name, entry in CATALOG.items():
+            states = list(verify(name).values())
+            here = f"{len(states) - states.count('missing')} of {len(states)}"
+            shape = " x ".join(map(str, entry.shape))
+            table.add_row(name, entry.title, str(entry.classes), shape, here, entry.licence, entry.address)
+        console.print(table)
+
+
+@dataclass(frozen=True)
+class DataVerify:
+    """Compare files with their published checksums; exit code 1 if one is missing.
+
+    Example: bal data verify mnist cifar10
+    """
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Data sets; all of them when not given."""
+
+    def __call__(self) -> None:
+        """Run it."""
+        from bal.data.catalog import CATALOG, data_root, verify  # noqa: PLC0415
+
+        console = make_console()
+        missing = 0
+        for name in self.names or CATALOG:
+            for path, state in verify(name).items():
+                console.print(escape(f"{state:9s} {data_root() / name / path}"), highlight=False)
+                missing += state == "missing"
+        if missing:
+            raise DataError(f"{missing} files are missing; `bal data list` shows where to get them")
+
+
+@dataclass(frozen=True)
+class DataCommand:
+    """Data sets of the paper: list them, verify their files."""
+
+    command: (
+        Annotated[DataList, tyro.conf.subcommand("list", prefix_name=False)]
+        | Annotated[DataVerify, tyro.conf.subcommand("verify", prefix_name=False)]
+    )
+
+    def __call__(self) -> None:
+        """Run it."""
+        self.command()
+
+
+@dataclass(frozen=True)
 class Version:
     """Print the version."""
 
@@ -174,6 +235,7 @@ def print_ranking(console: Console, standings: "Sequence[Standing]", out: Path) 
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[DataCommand, tyro.conf.subcommand("data")]
     | Annotated[Version, tyro.conf.subcommand("version")]
 )  # fmt: skip
 

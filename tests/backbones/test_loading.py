@@ -1,8 +1,14 @@
-import pytest
+import copy
+import os
+from pathlib import Path
 
-from bal.backbones import Classifier
-from bal.backbones.loading import load_classifier
-from bal.errors import DataError
+import pytest
+import torch
+
+from bal.backbones import CifarResNet, Classifier, DenseNetBC, Normalise, load_classifier, load_weights
+from bal.data.catalog import load_data_set
+from bal.errors import DataError, StorageError
+from bal.features import extract
 
 MODULE = """
 from torch import nn
@@ -24,3 +30,104 @@ def test_a_function_of_the_current_folder_gives_the_classifier(tmp_path, monkeyp
 def test_a_name_without_both_parts_is_refused(name):
     with pytest.raises(DataError, match=r"package\.module:function"):
         load_classifier(name)
+
+
+@pytest.fixture
+def saved(tiny_model, tmp_path):
+    torch.save(tiny_model.state_dict(), tmp_path / "w.pt")
+    return tmp_path / "w.pt"
+
+
+def fresh(tiny_model):
+    other = copy.deepcopy(tiny_model)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(1)
+    return other
+
+
+def same(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+def test_foreign_weights_are_loaded_under_their_own_or_mapped_names(tiny_model, saved, tmp_path):
+    model = fresh(tiny_model)
+    load_weights(model, saved)
+    assert same(model, tiny_model)
+    foreign = {"state_dict": {f"module.net.{name}": tensor for name, tensor in tiny_model.state_dict().items()}}
+    torch.save(foreign, tmp_path / "foreign.pt")
+    model = fresh(tiny_model)
+    load_weights(model, str(tmp_path / "foreign.pt"), key_map={"module.net.": ""})
+    assert same(model, tiny_model)
+
+
+def test_weights_of_another_network_are_refused_and_nothing_is_changed(tiny_model, saved, tmp_path):
+    state = torch.load(saved, weights_only=True)
+    broken = {
+        "missing": {k: v for k, v in state.items() if k != "7.bias"},
+        "left over": {**state, "extra.weight": torch.zeros(1)},
+        "of another shape": {**state, "7.bias": torch.zeros(5)},
+    }
+    for words, content in broken.items():
+        torch.save(content, tmp_path / "x.pt")
+        model = fresh(tiny_model)
+        before = copy.deepcopy(model)
+        with pytest.raises(StorageError, match=f"1 {words}"):
+            load_weights(model, tmp_path / "x.pt")
+        assert same(model, before)
+
+
+class Evil:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.system, (f"touch {self.path}",))
+
+
+def test_code_in_a_file_is_never_run(tiny_model, tmp_path):
+    """Fault 10."""
+    torch.save({"7.bias": Evil(tmp_path / "owned")}, tmp_path / "evil.pt")
+    with pytest.raises(StorageError, match="nothing of it was run"):
+        load_weights(tiny_model, tmp_path / "evil.pt")
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"garbage" * 50])
+def test_damaged_files_are_refused(tiny_model, tmp_path, content):
+    (tmp_path / "x.pt").write_bytes(content)
+    with pytest.raises(StorageError, match="damaged"):
+        load_weights(tiny_model, tmp_path / "x.pt")
+    with pytest.raises(StorageError, match="there is no file"):
+        load_weights(tiny_model, tmp_path / "none.pt")
+
+
+def test_a_file_that_is_no_state_dict_is_refused(tiny_model, tmp_path):
+    torch.save([torch.zeros(2)], tmp_path / "x.pt")
+    with pytest.raises(StorageError, match="holds no state_dict"):
+        load_weights(tiny_model, tmp_path / "x.pt")
+
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+CIFAR = ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+SVHN = ((125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255))
+CHECKPOINTS = [  # accuracy on the first 2,000 test images, as their documentation states it
+    ("resnet20_cifar10.pt", lambda g: CifarResNet(depth=20, generator=g), "cifar10", IMAGENET, 0.9165),
+    ("resnet56_cifar10.pt", lambda g: CifarResNet(depth=56, generator=g), "cifar10", IMAGENET, 0.9295),
+    ("densenetbc100_cifar10.pt", lambda g: DenseNetBC(generator=g), "cifar10", CIFAR, 0.9460),
+    ("densenetbc100_cifar100.pt", lambda g: DenseNetBC(classes=100, generator=g), "cifar100", CIFAR, 0.7390),
+    ("densenetbc100_svhn.pt", lambda g: DenseNetBC(generator=g), "svhn", SVHN, 0.9555),
+]
+
+
+@pytest.mark.skipif(
+    not (os.environ.get("BAL_WEIGHTS") and os.environ.get("BAL_DATA")),
+    reason="BAL_WEIGHTS and BAL_DATA name no real weights and data",
+)
+@pytest.mark.parametrize(("file", "build", "data", "normalisation", "accuracy"), CHECKPOINTS)
+def test_real_checkpoints_reach_their_stated_accuracy(file, build, data, normalisation, accuracy, generator):
+    model = build(generator)
+    load_weights(model, Path(os.environ["BAL_WEIGHTS"]) / file)
+    images, labels = load_data_set(data, "test")
+    classifier = Classifier(model, preprocess=Normalise(*normalisation))
+    assert extract(classifier, (images[:2000], labels[:2000])).accuracy() == pytest.approx(accuracy, abs=0.003)

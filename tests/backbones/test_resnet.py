@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from bal.backbones import Classifier, ResNet18
+from bal.backbones import Classifier, ResNet18, ResNet34
 from bal.seeding import make_generator
 
 
@@ -27,3 +27,9 @@ def test_the_same_seed_gives_the_same_weights_and_the_global_generator_is_left_a
     a, b = (ResNet18(width=4, generator=make_generator(3)) for _ in range(2))
     assert all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters(), strict=True))
     assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_resnet_34_is_that_of_the_literature(generator):
+    """21.80 M parameters with 1,000 classes and the 7x7 stem."""
+    model = ResNet34(channels=3, stem="7x7", generator=generator)
+    assert sum(p.numel() for p in model.parameters()) == 21_797_672 - 990 * 513

@@ -1,4 +1,4 @@
-"""ResNet-18 for small images (28x28 grey, 32x32 colour), the backbone of the paper's MNIST groups (Sec. 5.3)."""
+"""ResNet-18 and ResNet-34 for small images (28x28 grey, 32x32 colour), backbones of the paper (Sec. 5.3)."""
 
 from typing import Literal
 
@@ -32,7 +32,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """ResNet-18 with a settable width, stem and penultimate size.
+    """ResNet-18 with a settable width, stem and penultimate size; the backbone of the paper's MNIST groups.
 
     Args:
         channels: 1 for grey, 3 for colour images.
@@ -44,6 +44,8 @@ class ResNet18(nn.Module):
             None takes the pooled 8 * width channels themselves.
         generator: source of the initial weights.
     """
+
+    BLOCKS: tuple[int, int, int, int] = (2, 2, 2, 2)
 
     def __init__(
         self,
@@ -58,10 +60,10 @@ class ResNet18(nn.Module):
         super().__init__()
         with seeded(generator):
             self.stem = make_stem(stem, channels, width)
-            self.stage1 = stage(width, width, 1)
-            self.stage2 = stage(width, 2 * width, 2)
-            self.stage3 = stage(2 * width, 4 * width, 2)
-            self.stage4 = stage(4 * width, 8 * width, 2)
+            self.stage1 = stage(width, width, 1, self.BLOCKS[0])
+            self.stage2 = stage(width, 2 * width, 2, self.BLOCKS[1])
+            self.stage3 = stage(2 * width, 4 * width, 2, self.BLOCKS[2])
+            self.stage4 = stage(4 * width, 8 * width, 2, self.BLOCKS[3])
             dim = 8 * width if penultimate is None else penultimate
             self.penultimate = nn.Identity() if penultimate is None else nn.Linear(8 * width, dim)
             self.head = nn.Linear(dim, classes)
@@ -73,6 +75,12 @@ class ResNet18(nn.Module):
         return logits
 
 
+class ResNet34(ResNet18):
+    """ResNet-34, the same with more blocks; a backbone of the paper's Table 2."""
+
+    BLOCKS = (3, 4, 6, 3)
+
+
 def make_stem(stem: Stem, channels: int, width: int) -> nn.Sequential:
     """The first convolution, from pixels to ``width`` channels."""
     kernel, stride = (3, 1) if stem == "3x3" else (7, 2)
@@ -81,6 +89,7 @@ def make_stem(stem: Stem, channels: int, width: int) -> nn.Sequential:
     return nn.Sequential(convolution, nn.BatchNorm2d(width), nn.ReLU(), shrink)
 
 
-def stage(channels_in: int, channels_out: int, stride: int) -> nn.Sequential:
-    """Two blocks; the first one changes size."""
-    return nn.Sequential(BasicBlock(channels_in, channels_out, stride), BasicBlock(channels_out, channels_out, 1))
+def stage(channels_in: int, channels_out: int, stride: int, blocks: int) -> nn.Sequential:
+    """Blocks of one size; the first one changes it."""
+    first = BasicBlock(channels_in, channels_out, stride)
+    return nn.Sequential(first, *(BasicBlock(channels_out, channels_out, 1) for _ in range(blocks - 1)))

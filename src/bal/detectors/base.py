@@ -132,6 +132,12 @@ class Detector(ABC):
         if self.sizes_ is None:
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(classifier, train) first")
 
+    def _settle(self) -> None:
+        """Lay what was learnt out in memory as files hold it, so that a loaded detector gives the same bytes."""
+        for name, value in list(vars(self).items()):
+            if name.endswith("_") and isinstance(value, Tensor):
+                setattr(self, name, value.contiguous())
+
     def _remember_scores(self, scores: NDArray[np.float64]) -> None:
         """The default threshold keeps 95 % of the training rows.
 
@@ -159,6 +165,7 @@ class FeatureDetector(Detector):
         self._forget()
         self._take_head(features)
         self._fit(usable.f, usable.logits, usable.known_labels)
+        self._settle()
         self.classifier_, self.spec_ = classifier, features.spec
         self.sizes_ = (features.f.shape[1], features.logits.shape[1])
         self._remember_scores(self.score(usable.rows(some_rows(len(usable), THRESHOLD_ROWS))))
@@ -230,6 +237,7 @@ class InputDetector(Detector):
         self._forget()
         self.classifier_, self.spec_ = classifier, InputSpec.of(x)
         self._fit(x[finite], c[finite], show_progress=show_progress)
+        self._settle()
         self.sizes_ = (classifier.dim, classifier.classes)
         self._remember_scores(self.score(x[finite][some_rows(int(finite.sum()), THRESHOLD_ROWS // 5)]))
         return self

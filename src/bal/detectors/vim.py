@@ -26,7 +26,7 @@ class ViM(HeadDetector):
         self.origin_ = -torch.linalg.pinv(self.W_.double()) @ self.b_.double()
         centred = f.double() - self.origin_
         vectors = torch.linalg.eigh(centred.T @ centred / len(f)).eigenvectors  # ascending
-        self.residual_ = vectors[:, : m - kept].contiguous()  # (m, m - kept): the null space R
+        self.residual_ = vectors[:, : m - kept]  # (m, m - kept): the null space R
         self.alpha_ = logits.double().max(1).values.sum() / self.residual_length(f).sum().clamp_min(1e-12)
 
     def residual_length(self, f: Tensor) -> Tensor:

@@ -1,0 +1,94 @@
+"""The catalog: entries that hang together, files found under the data root, and the real data where it is there."""
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bal.data.catalog import CATALOG, data_root, load_data_set, verify
+from bal.errors import DataError
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_every_entry_says_what_a_user_needs(name):
+    entry = CATALOG[name]
+    assert entry.title
+    assert entry.licence
+    assert entry.address.startswith("http")
+    assert entry.classes > 1
+    channels = entry.shape[0] if len(entry.shape) == 3 else 1
+    assert len(entry.mean) == len(entry.std) == channels
+    assert all(len(file.md5) in (0, 32) for files in entry.files.values() for file in files)
+
+
+def test_the_root_is_bal_data_or_the_users_cache(monkeypatch):
+    monkeypatch.setenv("BAL_DATA", "/somewhere")
+    assert data_root() == Path("/somewhere")
+    monkeypatch.delenv("BAL_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert data_root() == Path("/cache/bal/data")
+
+
+def write_mnist(folder):
+    folder.mkdir()
+    for part, rows in (("train", 4), ("t10k", 2)):
+        images = bytes([0, 0, 8, 3]) + b"".join(n.to_bytes(4, "big") for n in (rows, 28, 28)) + bytes(rows * 784)
+        labels = bytes([0, 0, 8, 1]) + rows.to_bytes(4, "big") + bytes(range(rows))
+        (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
+        (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
+
+
+def test_files_under_the_root_are_used_as_they_are(tmp_path):
+    write_mnist(tmp_path / "mnist")
+    images, labels = load_data_set("mnist", "train", root=tmp_path)
+    assert images.shape == (4, 28, 28)
+    assert labels.tolist() == [0, 1, 2, 3]
+    assert load_data_set("mnist", "test", root=tmp_path)[0].shape == (2, 28, 28)
+    assert set(verify("mnist", root=tmp_path).values()) == {"other"}, "tiny files are not the official ones"
+
+
+def test_missing_files_are_named_with_checksum_address_and_place(tmp_path):
+    with pytest.raises(DataError, match=r"has no train-images.*MD5 f68b3c2d.*from http.*put it there, or set BAL_DATA"):
+        load_data_set("mnist", "train", root=tmp_path)
+    with pytest.raises(DataError, match=r"unpacked from cifar-10-binary\.tar\.gz, MD5 c32a1d4a"):
+        load_data_set("cifar10", "test", root=tmp_path)
+    assert set(verify("mnist", root=tmp_path).values()) == {"missing"}
+
+
+def test_unknown_names_and_parts_are_refused(tmp_path):
+    with pytest.raises(DataError, match="did you mean 'cifar10'"):
+        load_data_set("cifar-10", "train", root=tmp_path)
+    with pytest.raises(DataError, match="has no part 'train'"):
+        load_data_set("tiny-imagenet", "train", root=tmp_path)
+
+
+real_data = pytest.mark.skipif(not os.environ.get("BAL_DATA"), reason="BAL_DATA does not name a folder of the real data sets")
+PARTS = [(name, split) for name, entry in CATALOG.items() for split in entry.files]
+
+
+@real_data
+@pytest.mark.parametrize(("name", "split"), PARTS)
+def test_the_real_data_is_read(name, split):
+    images, labels = load_data_set(name, split)
+    assert images.dtype == np.uint8
+    assert len(images) == len(labels)
+    assert labels.min() >= 0
+    assert labels.max() < CATALOG[name].classes
+    assert 0 < images.mean() < 255
+
+
+@real_data
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])
+def test_mean_and_deviation_are_those_of_the_real_training_pixels(name):
+    images, _ = load_data_set(name, "train")
+    pixels = images.reshape(len(images), len(CATALOG[name].mean), -1) / 255
+    np.testing.assert_allclose(pixels.mean((0, 2)), CATALOG[name].mean, atol=2e-4)
+    np.testing.assert_allclose(pixels.std((0, 2)), CATALOG[name].std, atol=2e-4)
+
+
+@real_data
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+def test_the_real_files_are_the_official_ones(name):
+    assert set(verify(name).values()) == {"official"}

@@ -1,0 +1,77 @@
+"""Fault 7: one documented conversion of every kind of image file; faults 8 and 9: broken and enormous ones."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bal.data.images import TooLargeError, decode, resize
+from bal.errors import DataError
+
+
+def encoded(image, kind="PNG", **options):
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def test_grey_and_colour_by_hand():
+    image = Image.fromarray(np.array([[[255, 0, 0], [0, 0, 255]]], np.uint8))
+    assert decode(encoded(image), channels=3)[:, 0].T.tolist() == [[255, 0, 0], [0, 0, 255]]
+    assert decode(encoded(image), channels=1).tolist() == [[[76, 29]]]  # 0.299 R, 0.587 G, 0.114 B
+
+
+def test_sixteen_bits_are_scaled_and_not_clipped():
+    values = np.array([[0, 257, 32896, 65535]], np.uint16)
+    assert decode(encoded(Image.fromarray(values)), channels=1).tolist() == [[[0, 1, 128, 255]]]
+
+
+def test_palettes_cmyk_and_bilevel_become_what_they_look_like():
+    red = Image.new("RGB", (2, 2), (255, 0, 0))
+    assert decode(encoded(red.convert("P")), channels=3)[:, 0, 0].tolist() == [255, 0, 0]
+    assert decode(encoded(red.convert("CMYK"), "TIFF"), channels=3)[:, 0, 0].tolist() == [255, 0, 0]
+    assert decode(encoded(Image.new("1", (2, 2), 1)), channels=1)[0, 0, 0] == 255
+
+
+def test_transparent_pixels_are_black():
+    image = Image.new("RGBA", (1, 1), (200, 100, 50, 0))
+    assert decode(encoded(image), channels=3).ravel().tolist() == [0, 0, 0]
+    half = Image.new("RGBA", (1, 1), (200, 100, 50, 128))
+    assert decode(encoded(half), channels=3).ravel().tolist() == pytest.approx([100, 50, 25], abs=1)
+
+
+def test_the_rotation_in_exif_is_applied():
+    image = Image.new("L", (4, 2))
+    image.putpixel((0, 0), 255)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # rotate by 90 degrees to the right
+    upright = decode(encoded(image.convert("RGB"), "PNG", exif=exif), channels=1)
+    assert upright.shape == (1, 4, 2)
+    assert upright[0, 0, 1] == 255
+
+
+@pytest.mark.parametrize("content", [b"", b"text", encoded(Image.new("L", (40, 40), 9))[:60]])
+def test_what_is_no_whole_image_is_refused_by_name(content):
+    with pytest.raises(DataError, match=r"cat\.png is not an image"):
+        decode(content, channels=1, name="cat.png")
+
+
+def test_a_pixel_bomb_is_refused_before_it_is_decoded():
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", 13000, 13000, 8, 0, 0, 0, 0)
+    bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+    with pytest.raises(TooLargeError, match="13000 x 13000"):
+        decode(bomb, channels=1)
+
+
+def test_resizing_keeps_the_mean_and_leaves_images_of_that_size_alone():
+    image = np.random.default_rng(0).integers(0, 256, (3, 64, 64), np.uint8)
+    small = resize(image, 32)
+    assert small.shape == (3, 32, 32)
+    assert abs(small.mean() - image.mean()) < 2
+    assert resize(image, 64) is image
