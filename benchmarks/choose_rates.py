@@ -20,7 +20,7 @@ from bal.experiments import DemoSettings, demo_classifier
 from bal.features import extract
 from bal.seeding import make_generator
 
-START = GANTraining(epochs=1, learning_rate_D=0.0)
+START = GANTraining(epochs=0)
 SETTINGS = {"start": START} | {
     f"D {rate_d:g}, G {rate_g:g}": GANTraining(learning_rate_D=rate_d, learning_rate_G=rate_g)
     for rate_d in (3e-5, 1e-4, 3e-4)

@@ -89,11 +89,13 @@ COMPARE = ("compare", "--classifier", "my_model:build", "--train", "train.npz", 
 
 
 def test_compare_ranks_detectors_on_a_users_own_network_and_files(workspace):
-    result = bal(*COMPARE, "--detectors", "energy", "knn", "ODIN", "--seeds", "0", "--out", "out", cwd=workspace)
+    result = bal(
+        *COMPARE, "--detectors", "energy", "knn", "ODIN", "--seeds", "0", "--id-name", "mine", "--out", "out", cwd=workspace
+    )
     assert result.returncode == 0, result.stderr
     assert "Best ranking of ID above OOD" in result.stdout
     rows = json.loads((workspace / "out" / "results.json").read_text())
-    assert {(row["detector"], row["id"], row["ood"]) for row in rows} == {(n, "test", "noise") for n in ("energy", "knn", "ODIN")}
+    assert {(row["detector"], row["id"], row["ood"]) for row in rows} == {(n, "mine", "noise") for n in ("energy", "kNN", "ODIN")}
     assert (workspace / "out" / "report.html").exists()
 
 
@@ -112,6 +114,12 @@ def test_compare_says_what_is_wrong_with_its_arguments(workspace, change, words)
     assert result.returncode == 1
     assert words in result.stderr.replace("\n", "")
     assert "Traceback" not in result.stderr
+
+
+def test_two_ood_sets_of_one_name_are_refused(workspace):
+    result = bal(*COMPARE, "./noise.npz", cwd=workspace)
+    assert result.returncode == 1
+    assert "two OOD sets are called 'noise'" in result.stderr.replace("\n", "")
 
 
 def test_compare_asks_did_you_mean(workspace):

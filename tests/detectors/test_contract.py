@@ -3,6 +3,7 @@
 Feature detectors are tried on blobs of features; input detectors on a small network over 16-dimensional inputs.
 """
 
+import copy
 import dataclasses
 import warnings
 
@@ -15,7 +16,7 @@ from bal.backbones import Classifier, ClassifierTraining
 from bal.detectors import DETECTORS, KNN, Detector, FeatureDetector, load_detector, make_detector, save_detector
 from bal.detectors.registry import detector_class
 from bal.discrimination import GANTraining
-from bal.errors import BalError, BalWarning, DataError, NotFittedError, ShapeError, StorageError
+from bal.errors import BalError, BalWarning, DataError, NotFittedError, SettingsError, ShapeError, StorageError
 from bal.evaluation import evaluate
 from bal.features import Features, extract
 from bal.seeding import make_generator
@@ -232,7 +233,7 @@ def test_feature_detectors_read_features_and_need_no_classifier_then(name, input
     features = extract(classifier, (known, labels))
     detector = quick(name).fit_features(features)
     assert np.array_equal(detector.score(extract(classifier, unknown)), fitted[name].score(unknown))
-    with pytest.raises(NotFittedError, match="without a classifier"):
+    with pytest.raises(NotFittedError, match="no classifier to read inputs with"):
         detector.score(unknown)
     with pytest.raises(ShapeError, match=r"features must be \(N, 16\), got \(2, 9\)"):
         detector.score(Features(torch.zeros(2, 9), torch.zeros(2, 3)))
@@ -265,9 +266,43 @@ def test_labels_below_chance_are_warned_of(inputs, classifier):
         quick("energy").fit(classifier, (known, (labels + 1) % 3), show_progress=False)
 
 
-def test_a_nan_threshold_is_refused(inputs, fitted):
-    with pytest.raises(DataError, match="threshold is NaN"):
-        fitted["energy"].predict(inputs[0], threshold=np.nan)
+@pytest.mark.parametrize(("name", "threshold"), [("energy", np.nan), ("max-softmax", 0.5), ("BAL", 0.5), ("BAL", np.nan)])
+def test_a_threshold_that_would_reject_everything_is_refused(inputs, fitted, name, threshold):
+    with pytest.raises(DataError, match="would reject everything"):
+        fitted[name].predict(inputs[0], threshold=threshold)
+    fitted["energy"].predict(inputs[0], threshold=0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("energy", {"temperature": 0}),
+        ("ODIN", {"temperature": -1}),
+        ("ODIN", {"epsilon": -1e-3}),
+        ("ReAct", {"percentile": 900}),
+        ("ASH", {"percentile": -900}),
+        ("SCALE", {"percentile": float("nan")}),
+        ("DICE", {"sparsity": 2}),
+        ("GEN", {"M": 0}),
+    ],
+)
+def test_nonsense_settings_are_refused_at_once(name, settings):
+    with pytest.raises(SettingsError):
+        make_detector(name, **settings)
+
+
+def test_vim_refuses_a_subspace_that_leaves_no_residual(inputs, classifier):
+    with pytest.raises(SettingsError, match="principal must be a whole number from 1 to 15"):
+        make_detector("ViM", principal=16).fit(classifier, inputs[:2], show_progress=False)
+
+
+def test_a_fitted_detector_can_be_copied(inputs, fitted):
+    twin = copy.deepcopy(fitted["BAL"])
+    assert np.array_equal(twin.score(inputs[0]), fitted["BAL"].score(inputs[0]))
+
+
+def test_a_detector_may_be_named_by_its_class():
+    assert type(make_detector("VirtualOutliers")) is type(make_detector("VOS"))
 
 
 def test_a_detector_of_another_classifier_is_refused(inputs, fitted, tmp_path):

@@ -344,7 +344,7 @@ def test_callbacks_hear_of_the_end_however_it_comes():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"epochs": 0}, "epochs must be a whole number of 1 or more"),
+        ({"epochs": -1}, "epochs must be a whole number of 0 or more"),
         ({"epochs": 1.5}, "epochs"),
         ({"batch_size": 1}, "batch_size"),
         ({"learning_rate_D": -0.1}, "learning_rate_D"),

@@ -1,5 +1,7 @@
 """Comparisons: one pass of features for all, the same rows for everyone, ranks and advice that follow from the rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,10 @@ import torch
 from bal.backbones import Classifier
 from bal.detectors import BAL, KNN, ODIN, Energy, MaxSoftmax, VirtualOutliers
 from bal.discrimination import GANTraining
-from bal.errors import BalError, DataError
+from bal.errors import BalError, BalWarning, DataError
 from bal.evaluation import evaluate
 from bal.experiments import Row, advice, compare, extract_once, ranking
+from bal.features import Features
 
 
 class Counting(Classifier):
@@ -39,11 +42,11 @@ def small_bal():
 
 
 def test_all_feature_detectors_share_one_pass(comparison):
-    assert comparison.classifier.rows == 45 + 15 + 40 + 30
+    assert comparison.classifier.rows == 45 + 15 + 40 + 30 + 2 * 15, "each set once, and the test set twice for the clock"
     compare(comparison, {"energy": Energy(), "kNN": KNN(k=3), "max-softmax": MaxSoftmax()})
-    assert comparison.classifier.rows == 130, "not one row more for three detectors"
+    assert comparison.classifier.rows == 160, "not one row more for three detectors"
     compare(comparison, {"ODIN": ODIN()})
-    assert comparison.classifier.rows > 130, "ODIN needs the inputs themselves"
+    assert comparison.classifier.rows > 160, "ODIN needs the inputs themselves"
 
 
 def test_rows_are_the_metrics_of_the_detectors_own_scores(comparison):
@@ -111,3 +114,14 @@ def test_advice_names_the_best_and_the_quickest_that_is_nearly_as_good():
     assert "quick, FPR95 14.00%" in lowest
     assert "quick, 0.100 s" in quickest
     assert "may differ" in caution
+
+
+def test_ties_are_named_together():
+    rows = [make_row(name, 0, "x", 1.0, 0.0, 0.1) for name in ("a", "b")]
+    assert advice(ranking(rows))[0] == "Best ranking of ID above OOD: a, b, AUROC 100.00%."
+
+
+def test_invalid_rows_are_warned_of(comparison):
+    bad = replace(comparison.oods["dark"], features=Features(torch.full((30, 6), torch.nan), torch.zeros(30, 3)))
+    with pytest.warns(BalWarning, match="30 of 30 rows of dark are invalid for energy"):
+        compare(replace(comparison, oods={"dark": bad}), {"energy": Energy()})

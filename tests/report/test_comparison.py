@@ -18,6 +18,11 @@ def test_the_best_number_is_marked_whichever_way_it_points():
     assert table.rows[0][3] == "90.00 ± 0.00"
 
 
+def test_ties_share_the_mark():
+    table = ranking_table(ranking([row("a", 0.90001, 0.3), row("b", 0.9, 0.3)]))
+    assert table.best == {(r, column) for r in (0, 1) for column in range(1, 6)}
+
+
 def test_the_cost_table_has_the_quickest_first():
     table = cost_table(ranking([row("slow", 0.9, 0.1, 3.0), row("quick", 0.5, 0.5, 0.2)]))
     assert [cells[0] for cells in table.rows] == ["quick", "slow"]

@@ -40,6 +40,12 @@ class Classifier:
         self.head_given = head is not None
         self.head = get_head(model, self.head_name)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}  # a lock cannot be copied
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
     @property
     def classes(self) -> int:
         """Number of classes."""

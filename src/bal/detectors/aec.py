@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bal.detectors.base import InputDetector
@@ -26,6 +25,8 @@ class AEC(InputDetector):
     The factor is that of the BAL authors' toy. Departures: the error is counted in grey levels (255 to the unit of a pixel),
     since 0.1 has no effect on errors of pixels in [0, 1]; the auto-encoder is fully connected, so that it takes any input size.
     """
+
+    log_probability = True
 
     strength: float = 0.1
     hidden: tuple[int, ...] = (256,)
@@ -69,7 +70,3 @@ class AEC(InputDetector):
         with torch.no_grad():
             error = self.error(x).double()
         return log_max_softmax(logits).cpu() - self.strength * error, logits.argmax(1)
-
-    def confidence(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """p1 times the factor."""
-        return np.exp(scores)

@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 from typing_extensions import Self
@@ -29,7 +27,7 @@ from bal.discrimination import (
 )
 from bal.errors import BalWarning
 from bal.features import (
-    FeatureCache,
+    Cache,
     Features,
     NormalisationName,
     TrivialSampler,
@@ -68,6 +66,8 @@ class BAL(FeatureDetector):
         seed: of every random number.
     """
 
+    log_probability = True
+
     normalisation: NormalisationName = "l2+whiten"
     conditioning: Conditioning = "radial"
     sampler: SamplerName = "uniform+random-scale"
@@ -94,10 +94,10 @@ class BAL(FeatureDetector):
 
     def fit(
         self,
-        classifier: Classifier,
+        classifier: Classifier | nn.Module,
         data: Data,
         *,
-        cache: FeatureCache | None = None,
+        cache: Cache | None = None,
         show_progress: bool = True,
         checkpoint: str | Path | None = None,
         callbacks: Iterable[Callback] = (),
@@ -143,7 +143,7 @@ class BAL(FeatureDetector):
         self.result_: TrainingResult = training.run(callbacks=self._callbacks, checkpoint=self._checkpoint)
         self.D_, self.G_ = training.average, training.G
         if self.result_.status != "finished":
-            warnings.warn(f"BAL {self.result_.status}: {self.result_.message}", BalWarning, stacklevel=4)
+            warnings.warn(f"BAL {self.result_.status}: {self.result_.message}", BalWarning, stacklevel=5)
 
     def _build(self, dim: int, classes: int) -> None:
         generator = make_generator(self.seed)
@@ -169,10 +169,6 @@ class BAL(FeatureDetector):
         """The log of p2 = D(f, c-hat) for raw features, (N,) float64."""
         logit: Tensor = self.D_(self.normalisation_(f), c_hat)
         return logsigmoid(logit.double())
-
-    def confidence(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """p1 * p2 itself."""
-        return np.exp(scores)
 
     @torch.no_grad()
     def synthetic(self, features: Features, *, rows: int, seed: int = 0) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ network of its own.
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from typing_extensions import Self
 from bal.backbones import Classifier, as_classifier
 from bal.data import Batches, Data, stack
 from bal.errors import BalWarning, DataError, NotFittedError, ShapeError
-from bal.features import FeatureCache, Features, InputSpec, extract, finite_rows
+from bal.features import Cache, Features, InputSpec, extract, finite_rows
 from bal.seeding import make_generator
 
 OOD = -1
@@ -50,8 +51,12 @@ class Scored:
 
 
 class Detector(ABC):
-    """The whole contract. What ``fit`` learns is kept in attributes that end in an underscore: tensors, numbers or modules."""
+    """The whole contract. What ``fit`` learns is kept in attributes that end in an underscore: tensors, numbers or modules.
 
+    ``log_probability`` says that scores are logarithms of probabilities, so that exp(score) is the confidence.
+    """
+
+    log_probability: ClassVar[bool] = False
     classifier_: Classifier | None = None
     spec_: InputSpec | None = None
     sizes_: tuple[int, int] | None = None  # m and the number of classes
@@ -59,7 +64,9 @@ class Detector(ABC):
     ranks_: Tensor  # (1001,) quantiles of the ID training scores
 
     @abstractmethod
-    def fit(self, classifier: Classifier, data: Data, *, cache: FeatureCache | None = None, show_progress: bool = True) -> Self:
+    def fit(
+        self, classifier: Classifier | nn.Module, data: Data, *, cache: Cache | None = None, show_progress: bool = True
+    ) -> Self:
         """Learn from labelled ID data; the classifier is not changed, and a refit forgets everything before it."""
 
     @abstractmethod
@@ -75,15 +82,16 @@ class Detector(ABC):
 
         ``threshold`` is on the scale of :meth:`score`: for BAL a logarithm, so log(0.6) for a confidence of 0.6.
         """
-        if threshold is not None and not threshold == threshold:  # noqa: PLR0124 - NaN
-            raise DataError("the threshold is NaN, which would reject everything; give a number on the scale of score()")
+        self._check_threshold(threshold)
         rows = self._scored(data)
         accepted = rows.valid & (rows.score >= (self.threshold_.item() if threshold is None else threshold))
         label = np.where(accepted, rows.predicted, OOD)
         return Prediction(label, np.where(rows.valid, self.confidence(rows.score), 0.0), rows.score, rows.valid)
 
     def confidence(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scores as numbers in [0, 1]: the share of ID training rows that score lower. Detectors of probabilities give those."""
+        """Scores as numbers in [0, 1]: probabilities where they are that, else the share of ID training rows that score lower."""
+        if self.log_probability:
+            return np.exp(scores)
         ranks = self.ranks_.numpy()
         return np.searchsorted(ranks, scores) / len(ranks)
 
@@ -123,6 +131,12 @@ class Detector(ABC):
     def _build(self, dim: int, classes: int) -> None:  # noqa: B027 - most detectors have no modules
         """Make the modules that ``load_state`` fills, for detectors that have any."""
 
+    def _check_threshold(self, threshold: float | None) -> None:
+        if threshold is None or (threshold == threshold and not (self.log_probability and threshold > 0)):  # noqa: PLR0124 - NaN
+            return
+        scale = "log(p), at most 0: for a confidence of 0.6 give math.log(0.6)" if self.log_probability else "of score()"
+        raise DataError(f"the threshold {threshold} would reject everything; give a number on the scale {scale}")
+
     def _forget(self) -> None:
         """Become unfitted: a fit that fails half-way must not leave parts of the old detector beside parts of the new one."""
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -145,6 +159,11 @@ class Detector(ABC):
         where that matters.
         """
         scores = scores[np.isfinite(scores)]
+        if not len(scores):
+            self._forget()
+            raise DataError(
+                f"no training row has a finite score; check the settings of this {type(self).__name__} and the features"
+            )
         self.threshold_ = torch.tensor(np.quantile(scores, DEFAULT_FALSE_ALARM, method="lower"))
         self.ranks_ = torch.from_numpy(np.quantile(scores, np.linspace(0, 1, 1001), method="lower"))
 
@@ -152,7 +171,9 @@ class Detector(ABC):
 class FeatureDetector(Detector):
     """A detector that reads features and logits alone, so that many share one pass of the classifier."""
 
-    def fit(self, classifier: Classifier, data: Data, *, cache: FeatureCache | None = None, show_progress: bool = True) -> Self:
+    def fit(
+        self, classifier: Classifier | nn.Module, data: Data, *, cache: Cache | None = None, show_progress: bool = True
+    ) -> Self:
         """Extract the features of labelled ID data with the frozen classifier and learn from them."""
         classifier = as_classifier(classifier)
         features = extract(classifier, data, cache=cache, show_progress=show_progress)
@@ -188,7 +209,10 @@ class FeatureDetector(Detector):
         self._check_fitted()
         if not isinstance(data, Features):
             if self.classifier_ is None:
-                raise NotFittedError("fitted on features without a classifier; give Features, or fit(classifier, train)")
+                raise NotFittedError(
+                    "this detector has no classifier to read inputs with; give Features, fit(classifier, train), or "
+                    "load_detector(path, classifier)"
+                )
             data = extract(self.classifier_, data, spec=self.spec_, show_progress=False)
         dim, classes = self.sizes_ or (0, 0)
         for name, came, expected in (("features", data.f, dim), ("logits", data.logits, classes)):
@@ -198,7 +222,6 @@ class FeatureDetector(Detector):
                 )
         return data
 
-    @abstractmethod
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         """Learn from finite rows (N, m), (N, classes) and their labels (N,)."""
 
@@ -227,7 +250,9 @@ class InputDetector(Detector):
 
     classifier_: Classifier
 
-    def fit(self, classifier: Classifier, data: Data, *, cache: FeatureCache | None = None, show_progress: bool = True) -> Self:
+    def fit(
+        self, classifier: Classifier | nn.Module, data: Data, *, cache: Cache | None = None, show_progress: bool = True
+    ) -> Self:
         """Learn from labelled ID inputs, held in memory."""
         classifier = as_classifier(classifier)
         x, c = stack(data)
@@ -261,7 +286,6 @@ class InputDetector(Detector):
         valid &= np.isfinite(score)
         return np.where(valid, score, -np.inf), predicted, valid
 
-    @abstractmethod
     def _fit(self, x: Tensor, c: Tensor, *, show_progress: bool) -> None:
         """Learn from finite inputs (N, ...) and their labels (N,)."""
 

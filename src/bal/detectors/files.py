@@ -4,8 +4,10 @@ from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from torch import nn
+
 from bal._version import __version__
-from bal.backbones import Classifier
+from bal.backbones import Classifier, as_classifier
 from bal.detectors.base import Detector
 from bal.detectors.registry import detector_class, detector_name
 from bal.errors import StorageError
@@ -26,8 +28,9 @@ def save_detector(detector: Detector, path: str | Path) -> None:
     save_tensors(Path(path), detector.state(), settings)
 
 
-def load_detector(path: str | Path, classifier: Classifier | None = None) -> Detector:
+def load_detector(path: str | Path, classifier: Classifier | nn.Module | None = None) -> Detector:
     """Read a detector; it must belong to ``classifier``, or be used on features alone."""
+    classifier = None if classifier is None else as_classifier(classifier)
     tensors, settings = load_tensors(Path(path))
     if settings.get("schema") != SCHEMA:
         raise StorageError(f"{path} has schema {settings.get('schema')}, this bal reads schema {SCHEMA}; update bal or fit again")

@@ -84,9 +84,6 @@ class GradNorm(FeatureDetector):
     The gradient is the outer product of (p - 1/classes) and f, so its norm is |f|_1 * |p - 1/classes|_1; no backward pass.
     """
 
-    def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
-        """Nothing to learn."""
-
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
         p = logits.double().softmax(1)
         return f.double().abs().sum(1) * (p - 1 / p.shape[1]).abs().sum(1)

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bal.detectors.base import InputDetector
 from bal.detectors.softmax import log_max_softmax
+from bal.settings import check_number
 
 PaperSetting = Literal["mnist", "cifar10", "cifar100", "svhn"]
 PAPER: dict[PaperSetting, tuple[float, float]] = {
@@ -39,16 +38,19 @@ class ODIN(InputDetector):
     groups (Sec. 5.5); :meth:`paper` gives those of the other data sets, :func:`bal.evaluation.search_odin` chooses by ID data.
     """
 
+    log_probability = True
+
     temperature: float = 10.0
     epsilon: float = 5e-4
+
+    def __post_init__(self) -> None:
+        check_number("temperature", self.temperature, low=1e-6)
+        check_number("epsilon", self.epsilon, low=0)
 
     @classmethod
     def paper(cls, id_data: PaperSetting) -> "ODIN":
         """The BAL paper's (T, epsilon) for an ID data set (Sec. 5.3 and 5.5)."""
         return cls(*PAPER[id_data])
-
-    def _fit(self, x: Tensor, c: Tensor, *, show_progress: bool) -> None:
-        """Nothing to learn."""
 
     def _score(self, x: Tensor) -> tuple[Tensor, Tensor]:
         predicted = self.classifier_(x)[1].argmax(1)
@@ -59,7 +61,3 @@ class ODIN(InputDetector):
         moved = step_towards(log_s, x.to(self.classifier_.device), self.epsilon)
         with torch.no_grad():
             return log_s(moved), predicted
-
-    def confidence(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The tempered probability itself."""
-        return np.exp(scores)

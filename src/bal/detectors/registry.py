@@ -47,12 +47,12 @@ DETECTORS: dict[str, type[Detector]] = {
 
 
 def detector_class(name: str) -> type[Detector]:
-    """The class of that name, whatever its case.
+    """The class of that name, or whose class has that name, whatever the case.
 
     >>> detector_class("knn").__name__
     'KNN'
     """
-    by_name = {known.lower(): known for known in DETECTORS}
+    by_name = {kind.__name__.lower(): known for known, kind in DETECTORS.items()} | {known.lower(): known for known in DETECTORS}
     if name.lower() not in by_name:
         close = get_close_matches(name.lower(), by_name, n=3, cutoff=0.5)
         hint = (

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bal.detectors.base import HeadDetector
 from bal.detectors.softmax import energy
+from bal.settings import check_number
 
 
 def top_share(f: Tensor, percentile: float) -> tuple[Tensor, Tensor]:
@@ -30,6 +31,9 @@ class ReAct(HeadDetector):
 
     percentile: float = 90.0
 
+    def __post_init__(self) -> None:
+        check_number("percentile", self.percentile, low=0, high=100)
+
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         place = min(f.numel() - 1, int(f.numel() * self.percentile / 100))
         self.clip_ = torch.tensor(np.partition(f.numpy().ravel(), place)[place])
@@ -44,8 +48,8 @@ class ASH(HeadDetector):
 
     percentile: float = 90.0
 
-    def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
-        """Nothing to learn beyond the head."""
+    def __post_init__(self) -> None:
+        check_number("percentile", self.percentile, low=0, high=100)
 
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
         kept, ratio = top_share(f.double(), self.percentile)
@@ -59,8 +63,8 @@ class SCALE(HeadDetector):
 
     percentile: float = 85.0
 
-    def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
-        """Nothing to learn beyond the head."""
+    def __post_init__(self) -> None:
+        check_number("percentile", self.percentile, low=0, high=100)
 
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
         ratio = top_share(f.double(), self.percentile)[1]
@@ -72,6 +76,9 @@ class DICE(HeadDetector):
     """Energy with only the weights that contribute most on ID data, V = W * E[f] (Sun & Li, ECCV 2022, Eqs. 4 and 5)."""
 
     sparsity: float = 0.9
+
+    def __post_init__(self) -> None:
+        check_number("sparsity", self.sparsity, low=0, high=1)
 
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         contribution = self.W_.double() * f.double().mean(0)  # (classes, m)

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bal.detectors.base import FeatureDetector
+from bal.settings import check_number
 
 
 def log_max_softmax(logits: Tensor) -> Tensor:
@@ -31,27 +30,18 @@ def energy(logits: Tensor, temperature: float = 1.0) -> Tensor:
     return temperature * torch.logsumexp(logits.double() / temperature, 1)
 
 
-class LogitDetector(FeatureDetector):
-    """A detector with nothing to learn."""
-
-    def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
-        """Nothing to learn."""
-
-
 @dataclass(eq=False)
-class MaxSoftmax(LogitDetector):
+class MaxSoftmax(FeatureDetector):
     """Confidence of the classifier itself, p1 (Hendrycks & Gimpel, ICLR 2017); ranked by log p1."""
+
+    log_probability = True
 
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
         return log_max_softmax(logits)
 
-    def confidence(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """p1 itself."""
-        return np.exp(scores)
-
 
 @dataclass(eq=False)
-class MaxLogit(LogitDetector):
+class MaxLogit(FeatureDetector):
     """The largest logit (Hendrycks et al., ICML 2022)."""
 
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
@@ -59,17 +49,20 @@ class MaxLogit(LogitDetector):
 
 
 @dataclass(eq=False)
-class Energy(LogitDetector):
+class Energy(FeatureDetector):
     """The negative free energy (Liu et al., NeurIPS 2020, Eq. 4); T = 1 as there."""
 
     temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("temperature", self.temperature, low=1e-6)
 
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
         return energy(logits, self.temperature)
 
 
 @dataclass(eq=False)
-class Entropy(LogitDetector):
+class Entropy(FeatureDetector):
     """The negative entropy of the softmax, sum p log p."""
 
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
@@ -78,11 +71,15 @@ class Entropy(LogitDetector):
 
 
 @dataclass(eq=False)
-class GEN(LogitDetector):
+class GEN(FeatureDetector):
     """Generalised entropy (Liu, Lochman & Zach, CVPR 2023, Eq. 4): - sum over the top M of p^gamma (1 - p)^gamma."""
 
     gamma: float = 0.1
     M: int = 100
+
+    def __post_init__(self) -> None:
+        check_number("gamma", self.gamma, low=0)
+        check_number("M", self.M, low=1, whole=True)
 
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
         log_p = logits.double().log_softmax(1).topk(min(self.M, logits.shape[1]), 1).values  # descending

@@ -8,6 +8,7 @@ from torch import Tensor
 from bal.detectors.base import HeadDetector
 from bal.detectors.geometry import length
 from bal.detectors.softmax import energy
+from bal.settings import check_number
 
 
 @dataclass(eq=False)
@@ -23,6 +24,7 @@ class ViM(HeadDetector):
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         m = f.shape[1]
         kept = self.principal or (1000 if m >= 1500 else 512 if m >= 768 else m // 2)
+        check_number("principal", kept, low=1, high=m - 1, whole=True)
         self.origin_ = -torch.linalg.pinv(self.W_.double()) @ self.b_.double()
         centred = f.double() - self.origin_
         vectors = torch.linalg.eigh(centred.T @ centred / len(f)).eigenvectors  # ascending

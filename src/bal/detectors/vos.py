@@ -21,6 +21,8 @@ class VirtualOutliers(FeatureDetector):
     reads the standardised feature rather than the energy, which would be one number.
     """
 
+    log_probability = True
+
     candidates: int = 200
     epochs: int = 5
     batch_size: int = 128

@@ -31,8 +31,8 @@ from bal.storage import digest
 class GANTraining:
     """Settings of Algorithm 1; ``lambda_c``, ``lambda_`` and the terms are the paper's, it gives no others.
 
-    terms: the parts of L_d, for the ablation of Table 3. decay: of the moving average of D's weights. anchors: ID features of
-    each class that stand for M_c in L_g; None takes all.
+    epochs: 0 leaves D at its start. terms: the parts of L_d, for the ablation of Table 3. decay: of the moving average of D's
+    weights. anchors: ID features of each class that stand for M_c in L_g; None takes all.
     """
 
     epochs: int = 8
@@ -50,7 +50,7 @@ class GANTraining:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        check_number("epochs", self.epochs, low=1, whole=True)
+        check_number("epochs", self.epochs, low=0, whole=True)
         check_number("batch_size", self.batch_size, low=2, whole=True)
         for name in ("learning_rate_D", "learning_rate_G", "lambda_c", "lambda_"):
             check_number(name, getattr(self, name), low=0)

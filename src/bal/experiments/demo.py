@@ -1,6 +1,6 @@
 """`bal demo`: a small classifier of Fashion-MNIST learns to reject MNIST, on the embedded sample.
 
-bal demo                 about 5 minutes on 2 cores, under 1 GB; BAL lowers FPR95 from about 64 % to about 12 %
+bal demo                 about 6 minutes on 2 cores, under 1 GB; BAL lowers FPR95 from about 70 % to about 17 %
 """
 
 import json
@@ -87,6 +87,7 @@ def write_rows(measured: list[Measured], path: Path) -> None:
 
 def demo_classifier(settings: DemoSettings, sample: Sample, seed: int, out: Path, *, show_progress: bool) -> Classifier:
     """Train the classifier of one seed, or take it from an earlier run with the same settings."""
+    torch.set_num_threads(settings.threads)
     generator = make_generator(seed)
     model = ResNet18(width=settings.width, stem=settings.stem, generator=generator)
     path = out / f"classifier-seed{seed}.safetensors"
@@ -95,6 +96,7 @@ def demo_classifier(settings: DemoSettings, sample: Sample, seed: int, out: Path
         "torch": torch.__version__,
         "width": settings.width,
         "stem": settings.stem,
+        "threads": settings.threads,
         "seed": seed,
         **asdict(settings.classifier),
     }
@@ -119,7 +121,7 @@ def stored_weights(path: Path, recipe: dict[str, Any]) -> dict[str, Tensor] | No
 
 def demo_detectors(settings: DemoSettings) -> dict[str, Detector]:
     """The named detectors, and BAL's discriminator as it is before the first step, to show what training adds."""
-    start = BAL(training=GANTraining(epochs=1, learning_rate_D=0.0))
+    start = BAL(training=GANTraining(epochs=0))
     return {name: make_detector(name) for name in settings.detectors} | {UNTRAINED: start}
 
 

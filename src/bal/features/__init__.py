@@ -1,11 +1,12 @@
 """REM, the representation extraction module (Sec. 4.1): features, their geometry, trivial OOD."""
 
-from bal.features.cache import FeatureCache
+from bal.features.cache import Cache, FeatureCache
 from bal.features.extraction import Features, InputSpec, extract, finite_rows
 from bal.features.normalisation import NormalisationName, class_means, make_normalisation
 from bal.features.trivial import Pairs, TrivialSampler, Uniform, batch_bounds, random_labels
 
 __all__ = [
+    "Cache",
     "FeatureCache",
     "Features",
     "InputSpec",

@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import TypeAlias
 
 from torch import Tensor
 
@@ -66,3 +67,6 @@ class FeatureCache:
     def put(self, classifier: Classifier, content: StreamDigest, tensors: dict[str, Tensor]) -> None:
         """Store the tensors of one extraction."""
         save_tensors(self.path(classifier, content), tensors)
+
+
+Cache: TypeAlias = FeatureCache | str | Path  # a cache, or the folder of one

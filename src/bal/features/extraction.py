@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from bal.backbones import Classifier
 from bal.data import Batches, Data
 from bal.data.batches import to_labels, to_tensor
 from bal.errors import BalWarning, DataError, ShapeError, StorageError
-from bal.features.cache import FeatureCache, StreamDigest
+from bal.features.cache import Cache, FeatureCache, StreamDigest
 from bal.progress import progress_bar
 
 
@@ -99,7 +100,7 @@ def extract(
     data: Data,
     *,
     batch_size: int = 256,
-    cache: FeatureCache | None = None,
+    cache: Cache | None = None,
     spec: InputSpec | None = None,
     show_progress: bool = True,
 ) -> Features:
@@ -109,6 +110,8 @@ def extract(
     content twice, so it is computed anew every time, never wrongly reused.
     """
     batches = Batches(data, batch_size)
+    if isinstance(cache, (str, Path)):
+        cache = FeatureCache(cache)
     if cache is not None:
         stored = cache.get(classifier, StreamDigest.of(batches))
         if stored is not None and same_network(stored, classifier, batches):

@@ -32,10 +32,11 @@ def ranking_table(standings: Sequence[Standing]) -> Table:
     for standing in standings:
         cells = [f"{100 * standing.mean[key]:.2f} ± {100 * standing.std[key]:.2f}" for key in (*METRICS, "accuracy")]
         rows.append([standing.detector, *cells])
-    best = set()
+    best: set[tuple[int, int]] = set()
     for column, key in enumerate(METRICS, start=1):
-        values = [standing.mean[key] for standing in standings]
-        best.add((int(np.argmin(values) if key in LOWER_IS_BETTER else np.argmax(values)), column))
+        values = [round(standing.mean[key], 4) for standing in standings]  # as printed, so that ties share the mark
+        winner = min(values) if key in LOWER_IS_BETTER else max(values)
+        best |= {(row, column) for row, value in enumerate(values) if value == winner}
     return Table(["detector", *HEADINGS.values(), "accuracy"], rows, frozenset(best))
 
 
@@ -94,7 +95,8 @@ def write_comparison_report(measured: Sequence[Measured], settings: Mapping[str,
             "Ranking",
             [
                 f"Mean over {', '.join(oods)} as OOD, ± standard deviation over seeds, in per cent; ID is the positive class, "
-                "counts of both sides are equal. ± 0.00 where a detector has nothing random: the classifier is the same for all."
+                "counts of both sides are equal. Det. error is the mean of the ID rejected and the OOD accepted there. "
+                "± 0.00 where a detector has nothing random: the classifier is the same for all."
             ],
             table=ranking_table(standings),
         ),
