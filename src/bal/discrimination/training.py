@@ -109,15 +109,15 @@ class Algorithm1:
             load_checkpoint(checkpoint, self)
         for callback in callbacks:
             callback.on_start(self.history, self.settings.epochs, self.iterations)
-        end = ("interrupted", f"after {len(self.history)} epochs")
+        result = None
         try:
             with torch.enable_grad():
                 result = self._train(callbacks, checkpoint)
-            end = (result.status, result.message)
             return result
         finally:
+            status, message = (result.status, result.message) if result else ("interrupted", f"after {len(self.history)} epochs")
             for callback in callbacks:
-                callback.on_end(*end)
+                callback.on_end(status, message)
 
     def _train(self, callbacks: list[Callback], checkpoint: Path | None) -> TrainingResult:
         healthy = self.weights()
