@@ -4,27 +4,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bal.backbones.resnet import BasicBlock
 from bal.errors import SettingsError
 from bal.seeding import seeded
 
 
-class ThinBlock(nn.Module):
-    """Two 3x3 convolutions; where the size changes, the shortcut skips every second pixel and fills new channels with 0."""
+class PaddedShortcut(nn.Module):
+    """A shortcut without weights (option A): every second pixel is skipped, and new channels on both sides are filled with 0."""
 
-    def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
+    def __init__(self, new_channels: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(channels_out)
-        self.conv2 = nn.Conv2d(channels_out, channels_out, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(channels_out)
-        self.stride, self.new_channels = stride, channels_out - channels_in
+        self.new_channels, self.stride = new_channels, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, channels_in, H, W) to (N, channels_out, H / stride, W / stride)."""
-        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        """(N, C, H, W) to (N, C + new_channels, H / stride, W / stride)."""
         before = self.new_channels // 2
-        shortcut = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.new_channels - before))
-        return F.relu(y + shortcut)
+        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.new_channels - before))
 
 
 class CifarResNet(nn.Module):
@@ -52,5 +47,6 @@ class CifarResNet(nn.Module):
 
 def thin_stage(channels_in: int, channels_out: int, stride: int, blocks: int) -> nn.Sequential:
     """Blocks of one size; the first one changes it."""
-    first = ThinBlock(channels_in, channels_out, stride)
-    return nn.Sequential(first, *(ThinBlock(channels_out, channels_out, 1) for _ in range(blocks - 1)))
+    shortcut = PaddedShortcut(channels_out - channels_in, stride)
+    first = BasicBlock(channels_in, channels_out, stride, shortcut=shortcut)
+    return nn.Sequential(first, *(BasicBlock(channels_out, channels_out, 1) for _ in range(blocks - 1)))

@@ -11,16 +11,16 @@ Stem = Literal["3x3", "7x7"]
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions and a shortcut (He et al., 2016)."""
+    """Two 3x3 convolutions and a shortcut (He et al., 2016): the given one, or a 1x1 convolution where the size changes."""
 
-    def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
+    def __init__(self, channels_in: int, channels_out: int, stride: int, *, shortcut: nn.Module | None = None) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(channels_out)
         self.conv2 = nn.Conv2d(channels_out, channels_out, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm2d(channels_out)
-        self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or channels_in != channels_out:
+        self.shortcut: nn.Module = shortcut or nn.Identity()
+        if shortcut is None and (stride != 1 or channels_in != channels_out):
             self.shortcut = nn.Sequential(
                 nn.Conv2d(channels_in, channels_out, 1, stride, bias=False), nn.BatchNorm2d(channels_out)
             )
