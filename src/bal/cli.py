@@ -13,7 +13,7 @@ from rich.table import Table
 
 from bal._version import __version__
 from bal.errors import BalError, DataError
-from bal.settings import MAX_SEED
+from bal.settings import check_seed
 
 if TYPE_CHECKING:
     from bal.experiments import Standing
@@ -135,15 +135,15 @@ class DataList:
 
     def __call__(self) -> None:
         """Run it."""
-        from bal.data.catalog import CATALOG, data_root, verify  # noqa: PLC0415
+        from bal.data.catalog import CATALOG, all_files, data_root, missing_files  # noqa: PLC0415
 
         console = make_console()
         table = Table(title=escape(f"data sets under {data_root()}"))
         for heading in ("name", "data set", "classes", "images", "files here", "licence", "official address"):
             table.add_column(heading, overflow="fold")
         for name, entry in CATALOG.items():
-            states = list(verify(name).values())
-            here = f"{len(states) - states.count('missing')} of {len(states)}"
+            files = all_files(name)
+            here = f"{len(files) - len(missing_files(files, data_root() / name))} of {len(files)}"
             shape = " x ".join(map(str, entry.shape))
             table.add_row(name, entry.title, str(entry.classes), shape, here, entry.licence, entry.address)
         console.print(table)
@@ -200,8 +200,8 @@ def check_seeds(seeds: Sequence[int]) -> None:
     """Refuse seeds that cannot be used, before anything is trained."""
     if not seeds:
         raise DataError("--seeds needs at least one whole number, for example --seeds 0 1 2")
-    if min(seeds) < 0 or max(seeds) > MAX_SEED:
-        raise DataError(f"--seeds must be whole numbers from 0 to {MAX_SEED}, got {' '.join(map(str, seeds))}")
+    for seed in seeds:
+        check_seed(seed)
     if len(set(seeds)) != len(seeds):
         raise DataError(f"--seeds must differ from each other, got {' '.join(map(str, seeds))}")
 

@@ -2,12 +2,19 @@
 
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from bal.errors import SettingsError
+
+
+def suggestion(typed: str, known: Mapping[str, str], *, n: int, cutoff: float = 0.6) -> str:
+    """The words "did you mean 'A' or 'B'?", or none where nothing is near; ``known`` maps lower-case names to what is shown."""
+    close = get_close_matches(typed.lower(), known, n=n, cutoff=cutoff)
+    return f"did you mean {' or '.join(repr(known[match]) for match in close)}?" if close else ""
 
 
 def check_choices(settings: Any) -> None:
@@ -29,9 +36,10 @@ def check_choices(settings: Any) -> None:
 def check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
     """One of the allowed values; a near miss gets a hint."""
     if value not in allowed:
-        close = get_close_matches(str(value).lower(), [str(option) for option in allowed], n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise SettingsError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}{hint}")
+        hint = suggestion(str(value), {str(option): str(option) for option in allowed}, n=1)
+        raise SettingsError(
+            "; ".join(filter(None, [f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}", hint]))
+        )
 
 
 def check_number(name: str, value: Any, *, low: float, high: float = math.inf, whole: bool = False) -> None:

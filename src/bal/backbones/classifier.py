@@ -211,7 +211,7 @@ def eval_mode(*models: nn.Module | None) -> Iterator[None]:
 
 
 @contextmanager
-def capture(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
+def capture(layer: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
     """Collect (input, output) of every call of ``layer`` inside the block; the hook is gone after it."""
     seen: list[tuple[Tensor, Tensor]] = []
 

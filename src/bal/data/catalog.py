@@ -6,14 +6,14 @@ downloaded and, where the official file is a .tar or .zip of many files, unpacke
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 from bal.data.readers import Labelled, read_cifar, read_idx_pair, read_omniglot, read_svhn, read_tiny_imagenet
 from bal.errors import DataError
+from bal.settings import suggestion
 
 Split = Literal["train", "test"]
 Reader = Callable[[Path, Split], Labelled]
@@ -183,8 +183,7 @@ def data_root() -> Path:
 def find_data_set(name: str) -> DataSet:
     """The entry of that name; an unknown one is answered with those that are near."""
     if name not in CATALOG:
-        close = get_close_matches(name.lower(), CATALOG, n=2)
-        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"known: {', '.join(CATALOG)}"
+        hint = suggestion(name, {known: known for known in CATALOG}, n=2) or f"known: {', '.join(CATALOG)}"
         raise DataError(f"there is no data set {name!r}; {hint}")
     return CATALOG[name]
 
@@ -195,7 +194,7 @@ def load_data_set(name: str, split: Split, *, root: Path | None = None) -> Label
     if split not in data_set.files:
         raise DataError(f"{data_set.title} has no part {split!r} here; it has {', '.join(data_set.files)}")
     folder = (data_root() if root is None else root) / name
-    missing = [file.path for file in data_set.files[split] if not (folder / file.path).is_file()]
+    missing = missing_files(data_set.files[split], folder)
     if missing:
         archives = "".join(f" (unpacked from {archive}, MD5 {md5})" for archive, md5 in data_set.unpacked_from.items())
         wanted = ", ".join(f"{file.path}{f' (MD5 {file.md5})' if file.md5 else ''}" for file in data_set.files[split])
@@ -209,12 +208,21 @@ def load_data_set(name: str, split: Split, *, root: Path | None = None) -> Label
     return images, labels
 
 
+def missing_files(files: Iterable[File], folder: Path) -> list[str]:
+    """Paths of the files that are not in the folder."""
+    return [file.path for file in files if not (folder / file.path).is_file()]
+
+
+def all_files(name: str) -> list[File]:
+    """The files of every part of a data set."""
+    return [file for files in find_data_set(name).files.values() for file in files]
+
+
 def verify(name: str, *, root: Path | None = None) -> dict[str, str]:
     """What each file is: official, other (its MD5 is not the published one), unpacked (none is published) or missing."""
-    data_set = find_data_set(name)
     folder = (data_root() if root is None else root) / name
     states = {}
-    for file in (file for files in data_set.files.values() for file in files):
+    for file in all_files(name):
         path = folder / file.path
         if not path.is_file():
             states[file.path] = "missing"

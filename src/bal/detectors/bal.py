@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -120,13 +121,12 @@ class BAL(FeatureDetector):
         callbacks: Iterable[Callback] = (),
     ) -> Self:
         """Train D and G on features extracted before."""
-        self._checkpoint, self._callbacks = None if checkpoint is None else Path(checkpoint), tuple(callbacks)
-        try:
-            return super().fit_features(features, classifier=classifier)
-        finally:
-            del self._checkpoint, self._callbacks  # they belong to this fit, not to the detector
+        path = None if checkpoint is None else Path(checkpoint)
+        return self._fit_by(partial(self._fit, checkpoint=path, callbacks=callbacks), features, classifier)
 
-    def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
+    def _fit(
+        self, f: Tensor, logits: Tensor, c: Tensor, *, checkpoint: Path | None = None, callbacks: Iterable[Callback] = ()
+    ) -> None:
         dim, classes = f.shape[1], logits.shape[1]
         generator = make_generator(self.seed)
         self.normalisation_ = make_normalisation(self.normalisation, dim).fit(f, c)
@@ -140,7 +140,7 @@ class BAL(FeatureDetector):
             settings=self.training,
             generator=generator,
         )
-        self.result_: TrainingResult = training.run(callbacks=self._callbacks, checkpoint=self._checkpoint)
+        self.result_: TrainingResult = training.run(callbacks=callbacks, checkpoint=checkpoint)
         self.D_, self.G_ = training.average, training.G
         if self.result_.status != "finished":
             warnings.warn(f"BAL {self.result_.status}: {self.result_.message}", BalWarning, stacklevel=5)

@@ -7,6 +7,7 @@ network of its own.
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,6 +22,8 @@ from bal.data import Batches, Data, stack
 from bal.errors import BalWarning, DataError, NotFittedError, ShapeError
 from bal.features import Cache, Features, InputSpec, extract, finite_rows
 from bal.seeding import make_generator
+
+Fit = Callable[[Tensor, Tensor, Tensor], None]
 
 OOD = -1
 DEFAULT_FALSE_ALARM = 0.05
@@ -181,11 +184,14 @@ class FeatureDetector(Detector):
 
     def fit_features(self, features: Features, *, classifier: Classifier | None = None) -> Self:
         """Learn from labelled ID features; with ``classifier``, inputs can be scored too."""
-        check_learnable(features)
-        usable = features.rows(features.valid)
+        return self._fit_by(self._fit, features, classifier)
+
+    def _fit_by(self, fit: Fit, features: Features, classifier: Classifier | None) -> Self:
+        """The steps of every fit round ``fit`` itself, which may have been given more arguments."""
+        usable = learnable_rows(features)
         self._forget()
         self._take_head(features)
-        self._fit(usable.f, usable.logits, usable.known_labels)
+        fit(usable.f, usable.logits, usable.known_labels)
         self._settle()
         self.classifier_, self.spec_ = classifier, features.spec
         self.sizes_ = (features.f.shape[1], features.logits.shape[1])
@@ -259,12 +265,13 @@ class InputDetector(Detector):
         finite = finite_rows(x)
         check_labels(c[finite], classifier.classes)
         warn_of_lost_rows(int((~finite).sum()), len(x))
+        x, c = x[finite], c[finite]
         self._forget()
         self.classifier_, self.spec_ = classifier, InputSpec.of(x)
-        self._fit(x[finite], c[finite], show_progress=show_progress)
+        self._fit(x, c, show_progress=show_progress)
         self._settle()
         self.sizes_ = (classifier.dim, classifier.classes)
-        self._remember_scores(self.score(x[finite][some_rows(int(finite.sum()), THRESHOLD_ROWS // 5)]))
+        self._remember_scores(self.score(x[some_rows(len(x), THRESHOLD_ROWS // 5)]))
         return self
 
     def _scored(self, data: Data | Features) -> Scored:
@@ -299,19 +306,21 @@ def some_rows(total: int, wanted: int) -> Tensor:
     return torch.randperm(total, generator=make_generator(0))[:wanted]
 
 
-def check_learnable(features: Features) -> None:
-    """Refuse features without labels, without finite rows or without a boundary between classes."""
+def learnable_rows(features: Features) -> Features:
+    """The finite rows; features without labels, without finite rows or without a boundary between classes are refused."""
     if features.labels is None:
         raise DataError("fitting needs labels; give (x, labels), or a Dataset or DataLoader of such pairs")
     valid = features.rows(features.valid)
     check_labels(valid.known_labels, features.logits.shape[1])
     warn_of_lost_rows(len(features) - len(valid), len(features))
-    if valid.accuracy() < 1 / features.logits.shape[1]:
+    accuracy = valid.accuracy()
+    if accuracy < 1 / features.logits.shape[1]:
         warnings.warn(
-            f"the classifier gets {valid.accuracy():.1%} of these labels right, less than by chance; are they its class indices?",
+            f"the classifier gets {accuracy:.1%} of these labels right, less than by chance; are they its class indices?",
             BalWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
+    return valid
 
 
 def warn_of_lost_rows(lost: int, rows: int) -> None:

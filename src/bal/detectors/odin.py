@@ -58,6 +58,6 @@ class ODIN(InputDetector):
         def log_s(x: Tensor) -> Tensor:
             return log_max_softmax(self.classifier_.forward(x)[1] / self.temperature)
 
-        moved = step_towards(log_s, x.to(self.classifier_.device), self.epsilon)
+        moved = step_towards(log_s, x, self.epsilon)
         with torch.no_grad():
             return log_s(moved), predicted

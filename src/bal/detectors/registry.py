@@ -1,6 +1,5 @@
 """Every detector by name. A line here subscribes a detector to the contract tests, `bal compare` and files."""
 
-from difflib import get_close_matches
 from typing import Any
 
 from bal.detectors.aec import AEC
@@ -16,6 +15,7 @@ from bal.detectors.trained import GCPL, GeneralizedODIN
 from bal.detectors.vim import ViM
 from bal.detectors.vos import VirtualOutliers
 from bal.errors import DataError
+from bal.settings import suggestion
 
 DETECTORS: dict[str, type[Detector]] = {
     "BAL": BAL,
@@ -54,10 +54,7 @@ def detector_class(name: str) -> type[Detector]:
     """
     by_name = {kind.__name__.lower(): known for known, kind in DETECTORS.items()} | {known.lower(): known for known in DETECTORS}
     if name.lower() not in by_name:
-        close = get_close_matches(name.lower(), by_name, n=3, cutoff=0.5)
-        hint = (
-            f"did you mean {' or '.join(repr(by_name[match]) for match in close)}?" if close else f"known: {', '.join(DETECTORS)}"
-        )
+        hint = suggestion(name, by_name, n=3, cutoff=0.5) or f"known: {', '.join(DETECTORS)}"
         raise DataError(f"there is no detector {name!r}; {hint}")
     return DETECTORS[by_name[name.lower()]]
 

@@ -4,6 +4,7 @@ ASH and SCALE were made for features behind a ReLU; where sums of activations ar
 energy is used.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,49 +27,58 @@ def top_share(f: Tensor, percentile: float) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(eq=False)
-class ReAct(HeadDetector):
-    """Energy after clipping f at the 90th percentile of all training activations (Sun, Guo & Li, NeurIPS 2021, Eq. 3)."""
+class ShapedEnergy(HeadDetector):
+    """Energy of the logits that the last layer gives to a reshaped feature."""
 
-    percentile: float = 90.0
+    percentile: float
 
     def __post_init__(self) -> None:
         check_number("percentile", self.percentile, low=0, high=100)
+
+    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
+        return energy(self.shape(f.double()) @ self.W_.double().T + self.b_)
+
+    @abstractmethod
+    def shape(self, f: Tensor) -> Tensor:
+        """Features (N, m) float64 in their new shape."""
+
+
+@dataclass(eq=False)
+class ReAct(ShapedEnergy):
+    """Energy after clipping f at the 90th percentile of all training activations (Sun, Guo & Li, NeurIPS 2021, Eq. 3)."""
+
+    percentile: float = 90.0
 
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         place = min(f.numel() - 1, int(f.numel() * self.percentile / 100))
         self.clip_ = torch.tensor(np.partition(f.numpy().ravel(), place)[place])
 
-    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
-        return energy(f.clamp_max(self.clip_.item()).double() @ self.W_.double().T + self.b_)
+    def shape(self, f: Tensor) -> Tensor:
+        """min(f, clip)."""
+        return f.clamp_max(self.clip_.item())
 
 
 @dataclass(eq=False)
-class ASH(HeadDetector):
+class ASH(ShapedEnergy):
     """ASH-S: drop all but the top activations and scale the rest by exp(s1 / s2) (Djurisic et al., ICLR 2023, Alg. 2); energy."""
 
     percentile: float = 90.0
 
-    def __post_init__(self) -> None:
-        check_number("percentile", self.percentile, low=0, high=100)
-
-    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
-        kept, ratio = top_share(f.double(), self.percentile)
-        shaped = torch.where(ratio > 0, kept * ratio.exp(), f.double())
-        return energy(shaped @ self.W_.double().T + self.b_)
+    def shape(self, f: Tensor) -> Tensor:
+        """Kept activations times exp(s1 / s2)."""
+        kept, ratio = top_share(f, self.percentile)
+        return torch.where(ratio > 0, kept * ratio.exp(), f)
 
 
 @dataclass(eq=False)
-class SCALE(HeadDetector):
+class SCALE(ShapedEnergy):
     """Scale f by exp(s1 / s2) and drop nothing (Xu et al., ICLR 2024, Eq. 6), percentile 85 as there; energy."""
 
     percentile: float = 85.0
 
-    def __post_init__(self) -> None:
-        check_number("percentile", self.percentile, low=0, high=100)
-
-    def _score(self, f: Tensor, logits: Tensor) -> Tensor:
-        ratio = top_share(f.double(), self.percentile)[1]
-        return energy((f.double() * ratio.exp()) @ self.W_.double().T + self.b_)
+    def shape(self, f: Tensor) -> Tensor:
+        """All activations times exp(s1 / s2)."""
+        return f * top_share(f, self.percentile)[1].exp()
 
 
 @dataclass(eq=False)

@@ -8,14 +8,14 @@ means, which takes a few epochs. Their accuracy is their own, so the label they 
 import copy
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bal.backbones import Classifier, ClassifierTraining, train_classifier
-from bal.backbones.classifier import eval_mode
+from bal.backbones.classifier import capture, eval_mode
 from bal.detectors.base import InputDetector
 from bal.detectors.odin import step_towards
 from bal.features import class_means, extract
@@ -36,10 +36,14 @@ def copy_with_head(classifier: Classifier, head: nn.Module) -> nn.Sequential:
     return nn.Sequential(preprocess, model).requires_grad_(True)
 
 
-class TrainedDetector(InputDetector):
+Head = TypeVar("Head", bound=nn.Module)
+
+
+class TrainedDetector(InputDetector, Generic[Head]):
     """A detector that trains a copy of the classifier with another head."""
 
     network_: nn.Sequential
+    _head: Head  # the last layer of network_
     training: ClassifierTraining
     seed: int
 
@@ -54,19 +58,20 @@ class TrainedDetector(InputDetector):
         )
 
     def _build(self, dim: int, classes: int) -> None:
-        self.network_ = copy_with_head(self.classifier_, self._make_head(dim, classes)).to(self.classifier_.device)
+        self._head = self._make_head(dim, classes)
+        self.network_ = copy_with_head(self.classifier_, self._head).to(self.classifier_.device)
 
     def _logits(self, x: Tensor) -> Tensor:
         with eval_mode(self.network_):
             logits: Tensor = self.network_(x.to(self.classifier_.device))
         return logits
 
-    def head(self) -> nn.Module:
+    def head(self) -> Head:
         """The new last layer."""
-        return self.network_[1].get_submodule(self.classifier_.head_name) if self.classifier_.head_name else self.network_[1]
+        return self._head
 
     @abstractmethod
-    def _make_head(self, dim: int, classes: int) -> nn.Module:
+    def _make_head(self, dim: int, classes: int) -> Head:
         """The new last layer, untrained."""
 
     @abstractmethod
@@ -97,14 +102,13 @@ class DecomposedHead(nn.Module):
         return F.normalize(f, dim=1) @ F.normalize(self.weight, dim=1).T
 
     def forward(self, f: Tensor) -> Tensor:
-        """The quotient; ``last_h`` keeps the numerator, which is the score."""
-        self.last_h = self.h(f)
-        quotient: Tensor = self.last_h / self.g(f)
+        """The quotient, (N, classes)."""
+        quotient: Tensor = self.h(f) / self.g(f)
         return quotient
 
 
 @dataclass(eq=False)
-class GeneralizedODIN(TrainedDetector):
+class GeneralizedODIN(TrainedDetector[DecomposedHead]):
     """max_i h_i(x~) of a decomposed confidence h / g, x~ a step that raises it (Hsu et al., CVPR 2020, Eqs. 4 to 9).
 
     epsilon: None searches the paper's grid for the largest mean score of ID training inputs (Eq. 9), so nothing from OOD leaks.
@@ -117,14 +121,11 @@ class GeneralizedODIN(TrainedDetector):
 
     GRID = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08)
 
-    def _make_head(self, dim: int, classes: int) -> nn.Module:
+    def _make_head(self, dim: int, classes: int) -> DecomposedHead:
         return DecomposedHead(dim, classes, self.similarity)
 
     def _start(self, f: Tensor, c: Tensor) -> None:
-        head = self.head()
-        if not isinstance(head, DecomposedHead):
-            raise TypeError(f"expected a DecomposedHead, got {type(head).__name__}")
-        old = self.classifier_.head
+        head, old = self.head(), self.classifier_.head
         with torch.no_grad():
             if self.similarity == "inner":
                 head.weight.copy_(old.weight)
@@ -144,19 +145,15 @@ class GeneralizedODIN(TrainedDetector):
         chosen = self.epsilon
         if chosen is None:
             probe = x[:: max(1, len(x) // 500)][:500]
-            chosen = max(self.GRID, key=lambda e: self._max_h(step_towards(self._max_h, self._on_device(probe), e)).mean().item())
+            chosen = max(self.GRID, key=lambda e: self._max_h(step_towards(self._max_h, probe, e)).mean().item())
         self.epsilon_ = torch.tensor(chosen, dtype=torch.float64)
 
     def _max_h(self, x: Tensor) -> Tensor:
-        self._logits(x)
-        h: Tensor = self.head().last_h  # type: ignore[assignment]
-        return h.max(1).values
-
-    def _on_device(self, x: Tensor) -> Tensor:
-        return x.to(self.classifier_.device)
+        with capture(self.head()) as seen:
+            self._logits(x)
+        return self.head().h(seen[0][0]).max(1).values
 
     def _score(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        x = self._on_device(x)
         with torch.no_grad():
             predicted = self._logits(x).argmax(1)
         moved = step_towards(self._max_h, x, self.epsilon_.item())
@@ -180,7 +177,7 @@ class PrototypeHead(nn.Module):
 
 
 @dataclass(eq=False)
-class GCPL(TrainedDetector):
+class GCPL(TrainedDetector[PrototypeHead]):
     r"""Generalized convolutional prototype learning: - distance to the nearest prototype (Yang et al., CVPR 2018, Eqs. 6 to 12).
 
     .. math:: L = -\log \mathrm{softmax}_c(-\gamma |f - m|^2) + \lambda |f - m_c|^2
@@ -194,21 +191,18 @@ class GCPL(TrainedDetector):
     training: ClassifierTraining = field(default_factory=lambda: FINE_TUNING)
     seed: int = 0
 
-    def _make_head(self, dim: int, classes: int) -> nn.Module:
+    def _make_head(self, dim: int, classes: int) -> PrototypeHead:
         return PrototypeHead(dim, classes)
 
     def _start(self, f: Tensor, c: Tensor) -> None:
         head = self.head()
-        if not isinstance(head, PrototypeHead):
-            raise TypeError(f"expected a PrototypeHead, got {type(head).__name__}")
         with torch.no_grad():
             head.prototypes.copy_(class_means(f, c, len(head.prototypes)))
             scale = (f - head.prototypes[c]).square().sum(1).mean()
             head.gamma.fill_(1 / scale.item() if self.gamma is None else self.gamma)
 
     def _loss(self, logits: Tensor, c: Tensor) -> Tensor:
-        gamma: Tensor = self.head().gamma  # type: ignore[assignment]
-        distance = -logits.gather(1, c.unsqueeze(1)) / gamma  # |f - m_c|^2
+        distance = -logits.gather(1, c.unsqueeze(1)) / self.head().gamma  # |f - m_c|^2
         return F.cross_entropy(logits, c) + self.lambda_ * distance.mean()
 
     def _score(self, x: Tensor) -> tuple[Tensor, Tensor]:

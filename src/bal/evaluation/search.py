@@ -38,8 +38,10 @@ def search_odin(
     else:
         others = [torch.cat([y for y, _ in Batches(ood_data)])[:rows]]
 
+    detector = ODIN().fit(classifier, (x, c), show_progress=False)  # it learns nothing from its settings: one fit for all
+
     def worth(setting: tuple[float, float]) -> float:
-        detector = ODIN(*setting).fit(classifier, (x, c), show_progress=False)
+        detector.temperature, detector.epsilon = setting
         known = detector.score(probe)
         return float(np.mean([detection_metrics(known, detector.score(y)).auroc for y in others]))
 

@@ -69,7 +69,6 @@ class SeedRun:
 
 def run_demo(settings: DemoSettings, out: Path, *, say: Say, show_progress: bool = True) -> list[SeedRun]:
     """Run every seed and write ``results.json`` into ``out``; ``say`` gets a line about each step."""
-    torch.set_num_threads(settings.threads)
     sample = load_sample()
     runs = []
     for seed in settings.seeds:

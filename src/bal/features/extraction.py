@@ -114,9 +114,10 @@ def extract(
         cache = FeatureCache(cache)
     if cache is not None:
         stored = cache.get(classifier, StreamDigest.of(batches))
-        if stored is not None and same_network(stored, classifier, batches):
+        first = next(iter(batches))[0] if stored is not None else torch.empty(0)
+        if stored is not None and same_network(stored, classifier, first[:4]):
             if spec is not None:
-                spec.check(next(iter(batches))[0])
+                spec.check(first)
             return from_tensors(stored, classifier)
     features, content = run(classifier, batches, spec, hash_content=cache is not None, show_progress=show_progress)
     if cache is not None:
@@ -127,9 +128,8 @@ def extract(
     return features
 
 
-def same_network(stored: dict[str, Tensor], classifier: Classifier, batches: Batches) -> bool:
-    """Whether the first rows still give the stored features: weights and structure do not tell all that a forward pass does."""
-    x = next(iter(batches))[0][:4]
+def same_network(stored: dict[str, Tensor], classifier: Classifier, x: Tensor) -> bool:
+    """Whether the first rows x still give the stored features: weights and structure do not tell all that a forward pass does."""
     f, logits = (tensor.cpu() for tensor in classifier(x))
     pairs = ((f, stored["f"]), (logits, stored["logits"]))
     rows = finite_rows(x)

@@ -49,6 +49,16 @@ def cost_table(standings: Sequence[Standing]) -> Table:
     return Table(["detector", "fit, s", "score 1,000 inputs, s", "kept, MB"], rows)
 
 
+def cost_sections(standings: Sequence[Standing]) -> list[Section]:
+    """What each detector costs, as a picture and as a table."""
+    points = {s.detector: (s.mean["score_seconds"], 100 * s.mean["auroc"]) for s in standings}
+    text = "Seconds to score 1,000 inputs on this machine, the classifier's pass included. Up and left is better."
+    return [
+        Section("Accuracy against time", [text], svg=figures.cost_scatter(points)),
+        Section("Cost", table=cost_table(standings)),
+    ]
+
+
 def row_table(measured: Sequence[Measured]) -> Table:
     """Every single row, with bootstrap intervals of FPR95 and AUROC."""
     rows = []
@@ -100,12 +110,7 @@ def write_comparison_report(measured: Sequence[Measured], settings: Mapping[str,
             ],
             table=ranking_table(standings),
         ),
-        Section(
-            "Accuracy against time",
-            ["Seconds to score 1,000 inputs, the classifier's pass included. Up and left is better."],
-            svg=figures.cost_scatter({s.detector: (s.mean["score_seconds"], 100 * s.mean["auroc"]) for s in standings}),
-        ),
-        Section("Cost", table=cost_table(standings)),
+        *cost_sections(standings),
     ]
     for ood in oods:
         scores = scores_of(measured, top, seed=first.seed, ood=ood)

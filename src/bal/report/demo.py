@@ -13,7 +13,7 @@ from bal.experiments import DemoSettings, SeedRun, advice, ranking
 from bal.experiments.compare import LOWER_IS_BETTER, METRICS, Measured
 from bal.features import Features
 from bal.report import figures
-from bal.report.comparison import cost_table, detector_settings, ranking_table, row_table, scores_of, settings_text
+from bal.report.comparison import cost_sections, detector_settings, ranking_table, row_table, scores_of, settings_text
 from bal.report.page import Page, Picture, Section, write_page
 from bal.storage import write_atomically
 
@@ -74,6 +74,7 @@ def write_demo_report(runs: Sequence[SeedRun], settings: DemoSettings, path: Pat
     measured = [m for run in runs for m in run.measured]
     standings = ranking([m.row for m in measured])
     compared = scores_of(first.measured, ["max-softmax", "BAL"], seed=first.seed, ood=sample.ood_name)
+    histograms = figures.score_histograms(compared)
     top = list(dict.fromkeys(["BAL", "max-softmax", *(s.detector for s in standings)]))[:6]
     curves = scores_of(first.measured, top, seed=first.seed, ood=sample.ood_name)
     accepted, rejected = mistakes(first, sample)
@@ -97,7 +98,7 @@ def write_demo_report(runs: Sequence[SeedRun], settings: DemoSettings, path: Pat
                 "Each ID bar holds about as many ID images, so the ID histogram is flat; an OOD image far to the left is easy to "
                 "reject. What stands right of the dashed line is accepted when 95 % of ID is."
             ],
-            svg=figures.score_histograms(compared),
+            svg=histograms,
         ),
         Section(f"ROC and precision-recall curves (seed {first.seed})", svg=figures.roc_and_pr_curves(curves)),
         Section(
@@ -119,12 +120,7 @@ def write_demo_report(runs: Sequence[SeedRun], settings: DemoSettings, path: Pat
             gallery=accepted,
         ),
         Section(f"Most confident mistakes (seed {first.seed}): {sample.id_name} that BAL trusts least", gallery=rejected),
-        Section(
-            "Accuracy against time",
-            ["Seconds to score 1,000 images on this machine, the classifier's pass included. Up and left is better."],
-            svg=figures.cost_scatter({s.detector: (s.mean["score_seconds"], 100 * s.mean["auroc"]) for s in standings}),
-        ),
-        Section("Cost", table=cost_table(standings)),
+        *cost_sections(standings),
         Section(
             "Every seed",
             ["The intervals are 95 % bootstrap intervals over the test images: they do not include the training's own spread."],
@@ -136,6 +132,6 @@ def write_demo_report(runs: Sequence[SeedRun], settings: DemoSettings, path: Pat
             code=settings_text({"demo": asdict(settings), "detectors": detector_settings(first.measured)}),
         ),
     ]
-    write_atomically(path.with_name("scores.svg"), figures.score_histograms(compared).encode())
+    write_atomically(path.with_name("scores.svg"), histograms.encode())
     title = f"bal demo: {sample.id_name} against {sample.ood_name}"
     write_page(Page(title, lead(measured, len(runs)), sections), path)
