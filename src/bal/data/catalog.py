@@ -8,6 +8,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -231,6 +232,18 @@ def verify(name: str, *, root: Path | None = None) -> dict[str, str]:
         else:
             states[file.path] = "official" if md5_of(path) == file.md5 else "other"
     return states
+
+
+def shown_title(name: str) -> str:
+    """The title for tables of results; "(derived)" where the files here are not the official ones."""
+    return title_at(name, data_root())
+
+
+@lru_cache
+def title_at(name: str, root: Path) -> str:
+    """The same for one data root; files are hashed once."""
+    title = find_data_set(name).title
+    return f"{title} (derived)" if "other" in verify(name, root=root).values() else title
 
 
 def md5_of(path: Path) -> str:

@@ -27,6 +27,7 @@ Fit = Callable[[Tensor, Tensor, Tensor], None]
 
 OOD = -1
 DEFAULT_FALSE_ALARM = 0.05
+ROWS_AT_ONCE = 32  # inputs that an InputDetector scores at a time: with their gradients they fit the processor's cache
 THRESHOLD_ROWS = 5000  # training rows that the default threshold and the ranks are read from
 
 
@@ -278,7 +279,7 @@ class InputDetector(Detector):
         self._check_fitted()
         if isinstance(data, Features):
             raise DataError(f"{type(self).__name__} needs the inputs themselves, not features extracted from them")
-        parts = [self._scored_batch(x) for x, _ in Batches(data)]
+        parts = [self._scored_batch(x) for x, _ in Batches(data, ROWS_AT_ONCE)]
         if not parts:
             raise DataError("the data is empty; give at least one row")
         return Scored(*(np.concatenate(column) for column in zip(*parts, strict=True)))
