@@ -190,7 +190,7 @@ class DataGet:
 
     names: tyro.conf.Positional[tuple[str, ...]]
     """Data sets, as `bal data list` names them."""
-    mirror: Annotated[str, tyro.conf.arg(name="from")] = ""
+    mirror: Annotated[str, tyro.conf.arg(name="from", prefix_name=False)] = ""
     """Address of a folder that holds NAME/FILE for each, to fetch from instead of the official addresses."""
 
     def __call__(self) -> None:

@@ -75,8 +75,8 @@ def server():
         thread.join()
 
 
-def get(server, folder, *, checksum=md5(CONTENT)):
-    return fetch(File("x.bin", checksum), folder, f"{server.url}/toy/x.bin", SET, show_progress=False)
+def get(server, folder, *, checksum=None):
+    return fetch(File("x.bin", checksum or md5(CONTENT)), folder, f"{server.url}/toy/x.bin", SET, show_progress=False)
 
 
 def names(folder):

@@ -47,6 +47,13 @@ def test_images_get_the_shape_that_is_asked_for(tmp_path, shape, expected):
     assert read_image_folder(tmp_path, shape).images.shape == expected
 
 
+@pytest.mark.parametrize("shape", [(16,), (4, 8, 8), (1, 3, 8, 8)])
+def test_shapes_that_are_not_those_of_images_are_refused(tmp_path, shape):
+    picture(tmp_path / "1.png", 200)
+    with pytest.raises(DataError, match="image files become"):
+        read_image_folder(tmp_path, shape)
+
+
 def test_without_a_shape_all_must_be_of_one_size_and_colour_does_not_become_grey(tmp_path):
     picture(tmp_path / "grey" / "1.png", 9, mode="L")
     assert read_image_folder(tmp_path / "grey").images.shape == (1, 1, 8, 8)

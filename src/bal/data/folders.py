@@ -98,6 +98,8 @@ def decode_all(
     left_out: dict[str, str] | None = None,
 ) -> Decoded:
     """Decode named image files into one array; those that cannot be read are left out, up to a share ``budget`` of all."""
+    if shape is not None and (len(shape) not in (2, 3) or (len(shape) == 3 and shape[0] not in (1, 3))):
+        raise DataError(f"image files become (height, width), (1, height, width) or (3, height, width), not {tuple(shape)}")
     images: list[NDArray[np.uint8]] = []
     kept: list[int] = []
     left_out = dict(left_out or {})
