@@ -55,7 +55,7 @@ def fetch(file: File, folder: Path, url: str, data_set: DataSet, *, show_progres
         raise
     except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
         kept = "; what came so far is kept, and the next try goes on from there" if part.exists() else ""
-        raise DataError(by_hand(file, folder, data_set, f"{url} did not give it: {error}{kept}")) from error
+        raise DataError(by_hand(file, folder, data_set, f"{url} did not give it: {str(error).rstrip('.')}{kept}")) from error
     except OSError as error:
         raise StorageError(f"cannot write {target}: {error}; free some space or choose a folder you may write to") from error
     return True
@@ -64,7 +64,7 @@ def fetch(file: File, folder: Path, url: str, data_set: DataSet, *, show_progres
 def by_hand(file: File, folder: Path, data_set: DataSet, reason: str) -> str:
     """What to do where a file cannot be fetched."""
     checksum = f"its MD5 must be {file.md5}" if file.md5 else "no checksum of it is published"
-    note = f" ({data_set.note})" if data_set.note else ""
+    note = f" ({data_set.note})" if data_set.note and not file.url else ""
     return (
         f"{file.path} of {data_set.title} was not fetched, since {reason}. Get it from {data_set.address}{note} and put it at "
         f"{folder / file.path}; {checksum}"
