@@ -4,16 +4,21 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from bal import __version__
 
 
-def bal(*arguments, cwd=None):
-    return subprocess.run([sys.executable, "-m", "bal.cli", *arguments], capture_output=True, text=True, cwd=cwd, check=False)
+def bal(*arguments, cwd=None, **environment):
+    command, environment = [sys.executable, "-m", "bal.cli", *arguments], {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment)
 
 
 def test_help_names_the_commands_and_shows_an_example():
@@ -122,6 +127,20 @@ def test_two_ood_sets_of_one_name_are_refused(workspace):
     assert "two OOD sets are called 'noise'" in result.stderr.replace("\n", "")
 
 
+def test_compare_reads_folders_of_images_and_names_of_the_catalog(workspace):
+    images = np.random.default_rng(2).integers(0, 256, (12, 9, 9), np.uint8)
+    (workspace / "pictures").mkdir()
+    for i, image in enumerate(images):
+        Image.fromarray(image).save(workspace / "pictures" / f"{i}.png")
+    result = bal(*COMPARE, "pictures", "--detectors", "energy", "--seeds", "0", "--out", "out", cwd=workspace)
+    assert result.returncode == 0, result.stderr
+    rows = json.loads((workspace / "out" / "results.json").read_text())
+    assert {(row["id"], row["ood"]) for row in rows} == {("test", "noise"), ("test", "pictures")}
+    missing = bal(*(("cifar10" if part == "train.npz" else part) for part in COMPARE), cwd=workspace, BAL_DATA="data")
+    assert "has no cifar-10-batches-bin/data_batch_1.bin" in " ".join(missing.stderr.split())
+    assert "bal data get cifar10" in " ".join(missing.stderr.split())
+
+
 def test_compare_asks_did_you_mean(workspace):
     result = bal(*COMPARE, "--detectors", "enrgy", cwd=workspace)
     assert result.returncode == 1
@@ -133,11 +152,8 @@ def test_data_without_a_classifier_is_refused(tmp_path):
 
 
 def test_data_list_and_verify_tell_what_is_here(tmp_path):
-    environment = {**os.environ, "BAL_DATA": str(tmp_path)}
-
     def data(*arguments):
-        command = [sys.executable, "-m", "bal.cli", "data", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        return bal("data", *arguments, BAL_DATA=str(tmp_path))
 
     listed = data("list")
     assert listed.returncode == 0
@@ -150,3 +166,26 @@ def test_data_list_and_verify_tell_what_is_here(tmp_path):
     assert f"other     {tmp_path}/mnist/t10k-labels-idx1-ubyte.gz" in verified.stdout
     assert verified.stdout.count("missing") == 3
     assert "did you mean 'mnist'" in data("verify", "mnits").stderr
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def test_data_get_says_what_it_wants_where_it_cannot_fetch_it(tmp_path):
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path)) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        result = bal("data", "get", "mnist", "--from", f"http://127.0.0.1:{server.server_port}", BAL_DATA=str(tmp_path / "root"))
+        server.shutdown()
+    said = " ".join(result.stderr.split())
+    assert result.returncode == 1
+    assert "train-images-idx3-ubyte.gz of MNIST was not fetched" in said
+    assert "MD5 must be f68b3c2dcbeaaa9fbdd348bbdeb94873" in said
+    assert "Traceback" not in said
+
+
+def test_data_get_refuses_typos_and_shows_an_example():
+    assert "did you mean 'mnist'" in bal("data", "get", "mnist", "mnits").stderr
+    assert "at least one data set" in bal("data", "get").stderr
+    assert "Example: BAL_DATA=/data bal data get" in bal("data", "get", "--help").stdout

@@ -54,21 +54,24 @@ class Compare:
 
     Without --classifier, the embedded sample and the demo's classifier are used.
 
-    Example: bal compare --classifier my_model:build --train train.npz --test test.npz --ood digits=mnist.npz letters=omniglot.npz
+    DATA is an .npz file, a .parquet file or a folder of them, a folder of images, or a name of `bal data list` such as svhn:test.
+    Images of folders and Parquet are resized to the shape of the training images.
+
+    Example: bal compare --classifier my_model:build --train train.npz --test test.npz --ood digits=mnist.npz letters=omniglot
     """
 
     classifier: str | None = None
     """package.module:function that returns your trained network."""
-    train: Path | None = None
-    """.npz with images and labels: ID data to fit on."""
-    test: Path | None = None
-    """.npz with images and labels: ID data to measure on."""
+    train: str | None = None
+    """DATA with labels: ID data to fit on."""
+    test: str | None = None
+    """DATA with labels: ID data to measure on."""
     ood: tuple[str, ...] = ()
-    """name=file.npz for each OOD set; labels are not needed."""
+    """name=DATA for each OOD set; labels are not needed."""
     detectors: tuple[str, ...] = ()
     """Names of detectors; all of them when not given."""
     id_name: str | None = None
-    """Name of the ID data in tables; that of the test file when not given."""
+    """Name of the ID data in tables; that of the test data when not given."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Detectors that draw random numbers are fitted once for each."""
     out: Path = Path("runs/compare")
@@ -101,7 +104,7 @@ class Compare:
         """Classifier, ID training and test data, OOD sets and the name of the ID data."""
         from bal.backbones.loading import load_classifier  # noqa: PLC0415
         from bal.data import load_sample  # noqa: PLC0415
-        from bal.data.files import load_npz  # noqa: PLC0415
+        from bal.data.files import load_data  # noqa: PLC0415
 
         if self.classifier is None:
             if self.train or self.test or self.ood:
@@ -113,17 +116,20 @@ class Compare:
             network = demo_classifier(DemoSettings(), sample, 0, self.out, show_progress=True)
             return network, sample.train, sample.test, {sample.ood_name: sample.ood[0]}, sample.id_name
         if self.train is None or self.test is None or not self.ood:
-            raise DataError("--classifier needs --train FILE.npz, --test FILE.npz and --ood NAME=FILE.npz")
-        oods = {}
+            raise DataError("--classifier needs --train DATA, --test DATA and --ood NAME=DATA, such as FILE.npz")
+        sources: dict[str, str] = {}
         for item in self.ood:
-            name, separator, path = item.partition("=")
+            name, separator, source = item.partition("=")
             if not separator:
-                name, path = Path(item).stem, item
-            if name in oods:
-                raise DataError(f"two OOD sets are called {name!r}; give each a name of its own: --ood NAME=FILE.npz")
-            oods[name] = load_npz(path)
+                name, source = Path(item).stem, item
+            if name in sources:
+                raise DataError(f"two OOD sets are called {name!r}; give each a name of its own: --ood NAME=DATA")
+            sources[name] = source
         network = load_classifier(self.classifier)
-        return network, load_npz(self.train), load_npz(self.test), oods, self.id_name or self.test.stem
+        train = load_data(self.train, split="train")
+        shape = (train[0] if isinstance(train, tuple) else train).shape[1:]
+        oods = {name: load_data(source, shape) for name, source in sources.items()}
+        return network, train, load_data(self.test, shape), oods, self.id_name or Path(self.test).stem
 
 
 Experiment = Literal["table1", "table2", "table3", "table4", "table5", "fig1", "fig2", "fig4", "fig5", "fig6", "all"]
@@ -193,7 +199,7 @@ class DataList:
 
     def __call__(self) -> None:
         """Run it."""
-        from bal.data.catalog import CATALOG, all_files, data_root, missing_files  # noqa: PLC0415
+        from bal.data.catalog import CATALOG, all_files, data_root, folder_of, missing_files  # noqa: PLC0415
 
         console = make_console()
         table = Table(title=escape(f"data sets under {data_root()}"))
@@ -201,9 +207,9 @@ class DataList:
             table.add_column(heading, overflow="fold")
         for name, entry in CATALOG.items():
             files = all_files(name)
-            here = f"{len(files) - len(missing_files(files, data_root() / name))} of {len(files)}"
+            here = f"{len(files) - len(missing_files(files, folder_of(name)))} of {len(files)}"
             shape = " x ".join(map(str, entry.shape))
-            table.add_row(name, entry.title, str(entry.classes), shape, here, entry.licence, entry.address)
+            table.add_row(name, entry.title, str(entry.classes or "none"), shape, here, entry.licence, entry.address)
         console.print(table)
 
 
@@ -219,24 +225,54 @@ class DataVerify:
 
     def __call__(self) -> None:
         """Run it."""
-        from bal.data.catalog import CATALOG, data_root, verify  # noqa: PLC0415
+        from bal.data.catalog import CATALOG, folder_of, verify  # noqa: PLC0415
 
         console = make_console()
         wrong = 0
         for name in self.names or CATALOG:
             for path, state in verify(name).items():
-                console.print(escape(f"{state:9s} {data_root() / name / path}"), highlight=False)
+                console.print(escape(f"{state:9s} {folder_of(name) / path}"), highlight=False)
                 wrong += state in ("missing", "other")
         if wrong:
-            raise DataError(f"{wrong} files are missing or not the official ones; `bal data list` shows where to get them")
+            raise DataError(f"{wrong} files are missing or not the official ones; `bal data get NAME` fetches them")
+
+
+@dataclass(frozen=True)
+class DataGet:
+    """Fetch the official files of data sets, check them against their published checksums and unpack them.
+
+    What is there and right is not fetched again; a download that was cut goes on where it stopped.
+
+    Example: BAL_DATA=/data bal data get mnist cifar10
+    """
+
+    names: tyro.conf.Positional[tuple[str, ...]]
+    """Data sets, as `bal data list` names them."""
+    mirror: Annotated[str, tyro.conf.arg(name="from", prefix_name=False)] = ""
+    """Address of a folder that holds NAME/FILE for each, to fetch from instead of the official addresses."""
+
+    def __call__(self) -> None:
+        """Run it."""
+        from bal.data.catalog import find_data_set, folder_of  # noqa: PLC0415
+        from bal.data.download import get_data_set  # noqa: PLC0415
+
+        if not self.names:
+            raise DataError("bal data get needs the name of at least one data set; `bal data list` shows them")
+        for name in self.names:
+            find_data_set(name)  # a typo is refused before anything is fetched
+        console = make_console()
+        for name in self.names:
+            for path, fetched in get_data_set(name, mirror=self.mirror).items():
+                console.print(escape(f"{'fetched' if fetched else 'here':9s} {folder_of(name) / path}"), highlight=False)
 
 
 @dataclass(frozen=True)
 class DataCommand:
-    """Data sets of the paper: list them, verify their files."""
+    """Data sets of the paper: list them, get and verify their files."""
 
     command: (
         Annotated[DataList, tyro.conf.subcommand("list", prefix_name=False)]
+        | Annotated[DataGet, tyro.conf.subcommand("get", prefix_name=False)]
         | Annotated[DataVerify, tyro.conf.subcommand("verify", prefix_name=False)]
     )
 

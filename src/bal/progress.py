@@ -5,7 +5,15 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 T = TypeVar("T")
 
@@ -18,13 +26,13 @@ class Advance(Protocol):
 
 
 @contextmanager
-def progress_bar(description: str, total: int | None, *, show: bool = True) -> Iterator[Advance]:
-    """A bar with count, time gone and time left."""
+def progress_bar(description: str, total: int | None, *, show: bool = True, sizes: bool = False) -> Iterator[Advance]:
+    """A bar with count, time gone and time left; ``sizes`` counts bytes."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),
-        MofNCompleteColumn(),
+        DownloadColumn() if sizes else MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),

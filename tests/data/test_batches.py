@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
 from bal.data import Batches, to_input
@@ -80,4 +81,78 @@ def test_three_dimensional_floats_are_sequences_and_get_no_channel():
 )
 def test_what_cannot_be_read_is_refused_with_the_way_out(data, error, words):
     with pytest.raises(error, match=words):
+        stacked(data)
+
+
+class Table:
+    """What a Hugging Face Dataset looks like from outside."""
+
+    def __init__(self, **columns):
+        self.columns = columns
+        self.column_names = list(columns)
+
+    def __len__(self):
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, row):
+        return {name: values[row] for name, values in self.columns.items()}
+
+
+PICTURES = [Image.fromarray(x) for x in X]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        Table(image=PICTURES, label=C.tolist()),
+        Table(id=list("abcdefghij"), img=list(X), labels=C),
+        Table(image=[x.tolist() for x in X.astype(float) / 255], label=C),
+    ],
+    ids=["pictures", "arrays", "lists"],
+)
+def test_a_table_of_rows_gives_its_pictures_and_labels(table):
+    x, c = stacked(table)
+    assert torch.allclose(x.reshape(10, 2, 2), torch.from_numpy(X) / 255)
+    assert torch.equal(c, torch.from_numpy(C))
+    assert Batches(table).rows == 10
+
+
+def test_a_table_without_labels_and_an_empty_one():
+    x, c = stacked(Table(image=PICTURES))
+    assert x.shape == (10, 1, 2, 2)
+    assert c is None
+    assert list(Batches(Table(image=[]))) == []
+
+
+def test_colour_comes_as_channels_height_width_whether_picture_or_array():
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 4, 5, 3), np.uint8)
+    expected = torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy()) / 255
+    for images in ([Image.fromarray(x) for x in pixels], list(pixels), list(pixels.transpose(0, 3, 1, 2))):
+        assert torch.equal(stacked(Table(image=images))[0], expected)
+
+
+def test_grey_among_colour_becomes_colour_and_colour_among_grey_is_refused():
+    grey, colour = Image.new("L", (4, 4), 9), Image.new("RGB", (4, 4), (9, 9, 9))
+    x, _ = stacked(Table(image=[colour, grey]))
+    assert torch.equal(x[0], x[1])
+    with pytest.raises(ShapeError, match=r"\(3, 4, 4\), the first one \(1, 4, 4\)"):
+        stacked(Table(image=[grey, colour]))
+
+
+class Tables(dict):
+    """What a Hugging Face DatasetDict looks like."""
+
+    column_names = ("image",)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (Table(text=["a"], label=[0]), "columns text, label; expected pictures in image or img"),
+        (Table(image=PICTURES[:2], label=[0, None]), "lack a label"),
+        (Tables(train=1, test=2), r"several data sets, train, test; choose one"),
+    ],
+)
+def test_tables_that_cannot_be_used_are_refused_with_the_way_out(data, words):
+    with pytest.raises(DataError, match=words):
         stacked(data)

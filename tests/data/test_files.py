@@ -1,7 +1,11 @@
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
-from bal.data.files import load_npz
+from bal.data.catalog import CATALOG, DataSet, File
+from bal.data.files import load_data, load_npz
 from bal.errors import DataError
 
 
@@ -35,3 +39,62 @@ def test_other_names_are_listed(tmp_path):
     np.savez(tmp_path / "x.npz", pictures=np.zeros(2))
     with pytest.raises(DataError, match=r"holds \['pictures'\]; expected"):
         load_npz(tmp_path / "x.npz")
+
+
+def test_npz_files_are_loaded_as_before(tmp_path):
+    np.savez(tmp_path / "x.npz", images=np.arange(3), labels=np.arange(3))
+    assert [part.tolist() for part in load_data(tmp_path / "x.npz")] == [[0, 1, 2]] * 2
+    with pytest.raises(DataError, match=r"there is no file none\.npz"):
+        load_data("none.npz")
+
+
+def test_folders_of_images_are_loaded_at_the_shape_asked_for(tmp_path):
+    for name in ("a/1.png", "b/1.png"):
+        (tmp_path / name).parent.mkdir()
+        Image.new("RGB", (6, 6)).save(tmp_path / name)
+    images, labels = load_data(str(tmp_path), (1, 4, 4))
+    assert images.shape == (2, 1, 4, 4)
+    assert labels.tolist() == [0, 1]
+    assert load_data(tmp_path / "a").shape == (1, 3, 6, 6), "a flat folder has no labels"
+
+
+def test_parquet_files_folders_and_parts_of_folders_are_loaded(tmp_path):
+    for part, value in (("train", 1), ("test", 2)):
+        pq.write_table(pa.table({"image": [[[value]]], "label": [value]}), tmp_path / f"{part}-0.parquet")
+    assert load_data(tmp_path / "test-0.parquet")[1].tolist() == [2]
+    assert load_data(f"{tmp_path}:train")[1].tolist() == [1]
+    with pytest.raises(DataError, match="several parts"):
+        load_data(tmp_path)
+
+
+@pytest.fixture
+def toy(monkeypatch, tmp_path):
+    """A data set in the catalog whose images are its part's name."""
+    files = {"train": (File("x"),), "test": (File("x"),)}
+    entry = DataSet("Toy", "https://toy.example", "MIT", 2, (), files, lambda _, split: (np.array([split]), np.array([0])))
+    monkeypatch.setitem(CATALOG, "toy", entry)
+    monkeypatch.setenv("BAL_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "x").write_text("")
+    return entry
+
+
+def test_names_of_the_catalog_are_loaded_part_by_part(toy):
+    assert load_data("toy:train")[0].tolist() == ["train"]
+    assert load_data("toy")[0].tolist() == ["test"]
+    assert load_data("toy", split="train")[0].tolist() == ["train"]
+    with pytest.raises(DataError, match="has no part 'valid'"):
+        load_data("toy:valid")
+    with pytest.raises(DataError, match="no image that can be read"):
+        load_data("./toy")
+
+
+def test_a_data_set_without_labels_is_images_alone(toy, monkeypatch):
+    monkeypatch.setitem(CATALOG, "toy", DataSet(**{**vars(toy), "classes": 0}))
+    assert load_data("toy").tolist() == ["test"]
+
+
+def test_a_name_that_is_nearly_one_of_the_catalog_gets_a_hint():
+    with pytest.raises(DataError, match="no file, folder or data set 'cifar-10'; did you mean 'cifar10'"):
+        load_data("cifar-10:test")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bal.data.images import TooLargeError, decode, resize
+from bal.data.images import TooLargeError, decode, fit, resize
 from bal.errors import DataError
 
 
@@ -75,3 +75,16 @@ def test_resizing_keeps_the_mean_and_leaves_images_of_that_size_alone():
     assert small.shape == (3, 32, 32)
     assert abs(small.mean() - image.mean()) < 2
     assert resize(image, 64) is image
+
+
+def test_without_a_number_of_channels_an_image_has_those_of_its_file():
+    assert decode(encoded(Image.new("L", (2, 3))), channels=None).shape == (1, 3, 2)
+    assert decode(encoded(Image.new("P", (2, 3))), channels=None).shape == (3, 3, 2)
+    assert decode(encoded(Image.fromarray(np.zeros((3, 2), np.uint16))), channels=None).shape == (1, 3, 2)
+
+
+def test_fitting_takes_the_middle_or_resizes():
+    image = np.arange(6 * 8, dtype=np.uint8).reshape(1, 6, 8)
+    assert np.array_equal(fit(image, (2, 4), crop=True), image[:, 2:4, 2:6])
+    assert np.array_equal(fit(image, (2, 4), crop=False), resize(image, (2, 4)))
+    assert fit(image, (7, 4), crop=True).shape == (1, 7, 4), "too small to crop: resized"

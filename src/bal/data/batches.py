@@ -1,6 +1,7 @@
 """One way to read data: whatever the user has becomes a stream of (x, c) batches.
 
-Accepted: a ``DataLoader``, a map-style ``Dataset``, a pair ``(x, c)`` of arrays or tensors, or ``x`` alone without labels.
+Accepted: a ``DataLoader``, a map-style ``Dataset``, a pair ``(x, c)`` of arrays or tensors, ``x`` alone without labels, or a
+table of rows such as a Hugging Face ``Dataset``, with a column image or img of pictures or arrays, and label or labels.
 Images are (N, channels, height, width). Unsigned numbers of 8 and 16 bits are pixels and are scaled to [0, 1]; such images may
 come as (N, height, width) when they are grey.
 """
@@ -11,14 +12,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
+from bal.data.images import to_array
 from bal.errors import DataError, ShapeError
 
-Data: TypeAlias = Any  # DataLoader | Dataset | (x, c) | x, with torch tensors or numpy arrays
+Data: TypeAlias = Any  # DataLoader | Dataset | table | (x, c) | x, with torch tensors or numpy arrays
 Batch: TypeAlias = tuple[Tensor, Tensor | None]
 
+IMAGE_COLUMNS = ("image", "img")
+LABEL_COLUMNS = ("label", "labels")
 PIXEL_RANGE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
 
@@ -90,6 +96,8 @@ class Batches:
             raise DataError("an IterableDataset has no rows to count; wrap it in a DataLoader")
         elif isinstance(data, Dataset):
             yield from map(split_pair, self._collated(data))
+        elif is_table(data):
+            yield from table_batches(data, self.batch_size)
         else:
             x, c = split_pair(data)
             check_pair(x, c)
@@ -100,6 +108,53 @@ class Batches:
     def _collated(self, dataset: Any) -> Iterator[Any]:
         for start in range(0, len(dataset), self.batch_size):
             yield default_collate([dataset[i] for i in range(start, min(start + self.batch_size, len(dataset)))])
+
+
+def is_table(data: Any) -> bool:
+    """Whether the data are rows by number with named columns, as a Hugging Face Dataset is; nothing is imported to tell."""
+    return all(hasattr(data, name) for name in ("__getitem__", "__len__")) and (
+        hasattr(data, "column_names") or hasattr(data, "features")
+    )
+
+
+def table_batches(table: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
+    """(x, c) of rows that are dictionaries; the first picture tells whether all are grey or colour."""
+    if isinstance(table, dict):
+        raise DataError(
+            f"got several data sets, {', '.join(map(str, table))}; choose one, as in data[{next(iter(table), 'train')!r}]"
+        )
+    if not len(table):
+        return
+    columns = list(table[0])
+    image = next((name for name in IMAGE_COLUMNS if name in columns), None)
+    label = next((name for name in LABEL_COLUMNS if name in columns), None)
+    if image is None:
+        raise DataError(f"the rows have the columns {', '.join(columns)}; expected pictures in {' or '.join(IMAGE_COLUMNS)}")
+    first = picture_array(table[0][image])
+    for start in range(0, len(table), batch_size):
+        rows = [table[i] for i in range(start, min(start + batch_size, len(table)))]
+        pictures = [picture_array(row[image], first) for row in rows]
+        labels = None if label is None else [row[label] for row in rows]
+        if labels is not None and any(value is None for value in labels):
+            raise DataError(f"rows {start} to {start + len(rows) - 1} lack a {label}; fill it, or remove the column")
+        yield np.stack(pictures), labels
+
+
+def picture_array(picture: Any, first: NDArray[Any] | None = None) -> NDArray[Any]:
+    """A Pillow picture as (channels, height, width), an array as it is; colour bytes that end in channels are turned round."""
+    if isinstance(picture, Image.Image):
+        array = to_array(picture, None)
+        if first is not None and len(array) < len(first):
+            array = np.repeat(array, len(first), 0)  # grey among colour
+    else:
+        array = np.asarray(picture)
+        if array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] == 3 and array.shape[0] != 3:
+            array = array.transpose(2, 0, 1)
+    if first is not None and array.shape != first.shape:
+        raise ShapeError(
+            f"a picture has the shape {array.shape}, the first one {first.shape}; resize and convert all alike first"
+        )
+    return array
 
 
 def split_pair(item: Any) -> tuple[Any, Any]:

@@ -1,15 +1,48 @@
-"""Data sets as files: .npz archives of arrays."""
+"""Data sets by their path or their name: .npz archives of arrays, Parquet, folders of images, the catalog."""
 
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from bal.data.catalog import CATALOG, Split, load_data_set
+from bal.data.folders import Shape, read_image_folder
+from bal.data.parquet import read_parquet
 from bal.errors import DataError
+from bal.settings import suggestion
 
 INPUT_NAMES = ("images", "x", "inputs", "data")
 LABEL_NAMES = ("labels", "y", "targets")
+
+
+def load_data(source: str | Path, shape: Shape | None = None, *, split: Split = "test") -> Any:
+    """(inputs, labels), or inputs alone, of a name of the catalog or of a path.
+
+    - ``cifar10:test``, or ``cifar10`` for its part ``split``: a data set of the catalog. It goes before a path of the same name,
+      which is given as ``./cifar10``.
+    - a .parquet file, or a folder of them; ``folder:train`` takes those whose names begin with train.
+    - any other folder: images, with one folder for each class or none.
+    - any other file: .npz.
+
+    ``shape`` is what image files, in folders or in Parquet, are resized to.
+    """
+    name, separator, part = str(source).rpartition(":") if ":" in str(source) else (str(source), "", "")
+    if name in CATALOG:
+        images, labels = load_data_set(name, cast(Split, part) if separator else split)
+        return (images, labels) if CATALOG[name].classes else images
+    path = Path(source)
+    if separator and not path.exists() and Path(name).is_dir():
+        return read_parquet(name, shape, split=part)
+    if path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
+        return read_parquet(path, shape)
+    if path.is_dir():
+        found = read_image_folder(path, shape)
+        return found.images if found.labels is None else (found.images, found.labels)
+    hint = "" if path.suffix else suggestion(name, {known: known for known in CATALOG}, n=2)
+    if hint and not path.exists():
+        raise DataError(f"there is no file, folder or data set {name!r}; {hint}")
+    return load_npz(path)
 
 
 def load_npz(path: str | Path) -> Any:

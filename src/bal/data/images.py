@@ -20,8 +20,8 @@ class TooLargeError(DataError):
     """An image has more pixels than anyone would want to decode."""
 
 
-def decode(content: bytes, *, channels: int, name: str = "the image") -> NDArray[np.uint8]:
-    """An image file as (channels, height, width) uint8; channels is 1 for grey or 3 for RGB."""
+def decode(content: bytes, *, channels: int | None, name: str = "the image") -> NDArray[np.uint8]:
+    """An image file as (channels, height, width) uint8; channels is 1 for grey, 3 for RGB, or None for what the file has."""
     try:
         with quiet_open(content) as image:
             if image.width * image.height > MAX_PIXELS:
@@ -45,8 +45,10 @@ def quiet_open(content: bytes) -> Image.Image:
         return Image.open(BytesIO(content))
 
 
-def to_array(image: Image.Image, channels: int) -> NDArray[np.uint8]:
+def to_array(image: Image.Image, channels: int | None) -> NDArray[np.uint8]:
     """A decoded image in grey or RGB, (channels, height, width)."""
+    if channels is None:
+        channels = 1 if Image.getmodebase(image.mode) == "L" else 3
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
         values = np.asarray(image, np.float64)
         image = Image.fromarray(np.clip(np.round(values / 257), 0, 255).astype(np.uint8))  # 65535 / 255 = 257
@@ -57,9 +59,18 @@ def to_array(image: Image.Image, channels: int) -> NDArray[np.uint8]:
     return array[None] if channels == 1 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
 
-def resize(image: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """(channels, height, width) to (channels, size, size), bicubic; an image of that size is left as it is."""
-    if image.shape[1:] == (size, size):
+def resize(image: NDArray[np.uint8], size: int | tuple[int, int]) -> NDArray[np.uint8]:
+    """(channels, height, width) to that height and width, bicubic; an image of that size is left as it is."""
+    height, width = (size, size) if isinstance(size, int) else size
+    if image.shape[1:] == (height, width):
         return image
-    pieces = [np.asarray(Image.fromarray(channel).resize((size, size), Image.Resampling.BICUBIC)) for channel in image]
+    pieces = [np.asarray(Image.fromarray(channel).resize((width, height), Image.Resampling.BICUBIC)) for channel in image]
     return np.stack(pieces)
+
+
+def fit(image: NDArray[np.uint8], size: tuple[int, int], *, crop: bool) -> NDArray[np.uint8]:
+    """The image at that height and width: the middle of it with ``crop``, where it is large enough, or else resized."""
+    top, left = (image.shape[1] - size[0]) // 2, (image.shape[2] - size[1]) // 2
+    if crop and min(top, left) >= 0:
+        image = image[:, top : top + size[0], left : left + size[1]]
+    return resize(image, size)

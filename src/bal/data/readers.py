@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bal.data.extras import import_extra
 from bal.data.images import decode, resize
 from bal.errors import DataError
 
@@ -71,10 +72,9 @@ def read_cifar(paths: Sequence[Path], *, label_bytes: int, classes: int) -> Labe
 
 def read_svhn(path: Path) -> Labelled:
     """SVHN's cropped digits: X (32, 32, 3, N) and y (N, 1) in a MATLAB file, where the digit 0 has the label 10."""
-    from scipy.io import loadmat  # noqa: PLC0415 - an extra
-
+    matlab = import_extra("scipy.io")
     try:
-        arrays = loadmat(BytesIO(read_bytes(path)), variable_names=["X", "y"])
+        arrays = matlab.loadmat(BytesIO(read_bytes(path)), variable_names=["X", "y"])
         x, y = arrays["X"], arrays["y"].ravel()
     except (ValueError, TypeError, KeyError, OSError, zlib.error, NotImplementedError) as error:
         raise DataError(f"{path} is not SVHN's cropped format, a MATLAB file with X and y ({error}); fetch it again") from error

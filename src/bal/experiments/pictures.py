@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from bal.backbones import Classifier, ClassifierTraining, train_classifier
-from bal.data.catalog import load_data_set
+from bal.data.catalog import find_data_set, load_data_set
 from bal.detectors import BAL, log_max_softmax
 from bal.detectors.base import some_rows
 from bal.discrimination import GANTraining
 from bal.errors import StorageError
 from bal.experiments.cells import part_of, some_of
-from bal.experiments.networks import NETWORKS, Store
+from bal.experiments.networks import NETWORKS, Network, Store
 from bal.features import Features, extract
 from bal.seeding import make_generator, seeded
 from bal.storage import load_tensors, save_tensors
@@ -130,13 +130,21 @@ def fig6(store: Store) -> Arrays:
     bal = BAL().fit_features(part_of(network, classifier, store, network.data, "train").features)
     arrays: Arrays = {}
     for name in ("dogs-vs-cats", "dogs-vs-cats-other"):
-        f, c = network.inputs(store, name, "test")
+        f, c, images = every_part(network, store, name)
         features = extract(classifier, f, show_progress=False)
         softmax, ours = confidences(features, bal)
         arrays |= {f"{name}_softmax": softmax, f"{name}_bal": ours, f"{name}_predicted": features.predicted, f"{name}_labels": c}
         arrays[f"{name}_rows"] = some_rows(len(f), SHOWN)
-        arrays[f"{name}_images"] = torch.from_numpy(load_data_set(name, "test")[0])[arrays[f"{name}_rows"]]
+        arrays[f"{name}_images"] = images[arrays[f"{name}_rows"]]
     return arrays
+
+
+def every_part(network: Network, store: Store, name: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, labels and images of a whole data set that the network has not learnt from."""
+    splits = list(find_data_set(name).files)
+    inputs, labels = zip(*(network.inputs(store, name, split) for split in splits), strict=True)
+    images = [torch.from_numpy(load_data_set(name, split)[0]) for split in splits]
+    return torch.cat(inputs), torch.cat(labels), torch.cat(images)
 
 
 PICTURES: dict[str, Callable[[Store], Arrays]] = {"fig1": fig1, "fig2": fig2, "fig4": fig4, "fig5": fig5, "fig6": fig6}
