@@ -167,6 +167,14 @@ def test_the_learning_rates_fall_along_a_half_cosine():
         assert training.optimiser_G.param_groups[0]["lr"] == pytest.approx(0.2 * share)
 
 
+@pytest.mark.parametrize(("iterations", "steps"), [(None, 6), (4, 4), (40, 6)])
+def test_an_epoch_has_so_many_batches_and_never_a_row_twice(iterations, steps):
+    training = make_training(replace(QUICK, epochs=1, iterations=iterations))
+    assert training.iterations == steps
+    training.run()
+    assert training.step == steps
+
+
 @pytest.mark.parametrize("terms", [("t",), ("t", "s"), ("t", "u"), ("t", "s", "u")])
 def test_switched_off_terms_are_zero_and_the_rest_is_the_sum(terms):
     """The combinations of Table 3."""
@@ -352,6 +360,7 @@ def test_callbacks_hear_of_the_end_however_it_comes():
         ({"lambda_c": -5}, "lambda_c"),
         ({"decay": 2}, "decay must be a number from 0 to 1"),
         ({"anchors": 0}, "anchors"),
+        ({"iterations": 0}, "iterations"),
         ({"form": "Printed"}, "did you mean 'printed'"),
         ({"push": "sgn"}, "push must be one of"),
         ({"terms": ()}, "terms"),

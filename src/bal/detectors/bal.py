@@ -89,7 +89,13 @@ class BAL(FeatureDetector):
     def paper(cls, *, seed: int = 0) -> Self:
         """The literal reading of the paper: raw features, one-hot labels, printed losses; it diverges, given enough steps."""
         training = GANTraining(
-            form="printed", learning_rate_D=1e-3, learning_rate_G=1e-3, decay=0.0, epsilon=Epsilon(absolute=False), anchors=None
+            iterations=None,
+            form="printed",
+            learning_rate_D=1e-3,
+            learning_rate_G=1e-3,
+            decay=0.0,
+            epsilon=Epsilon(absolute=False),
+            anchors=None,
         )
         return cls(normalisation="identity", conditioning="concatenate", sampler="uniform", training=training, seed=seed)
 

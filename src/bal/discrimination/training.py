@@ -31,11 +31,13 @@ from bal.storage import digest
 class GANTraining:
     """Settings of Algorithm 1; ``lambda_c``, ``lambda_`` and the terms are the paper's, it gives no others.
 
-    epochs: 0 leaves D at its start. terms: the parts of L_d, for the ablation of Table 3. decay: of the moving average of D's
-    weights. anchors: ID features of each class that stand for M_c in L_g; None takes all.
+    epochs: 0 leaves D at its start. iterations: M of Algorithm 1, the batches of an epoch at most, so that a large data set takes
+    no more steps than a small one; None takes every row once. terms: the parts of L_d, for the ablation of Table 3. decay: of the
+    moving average of D's weights. anchors: ID features of each class that stand for M_c in L_g; None takes all.
     """
 
     epochs: int = 8
+    iterations: int | None = 40
     batch_size: int = 256
     learning_rate_D: float = 3e-5  # noqa: N815 - the paper's letters
     learning_rate_G: float = 1e-3  # noqa: N815
@@ -55,8 +57,9 @@ class GANTraining:
         for name in ("learning_rate_D", "learning_rate_G", "lambda_c", "lambda_"):
             check_number(name, getattr(self, name), low=0)
         check_number("decay", self.decay, low=0, high=1)
-        if self.anchors is not None:
-            check_number("anchors", self.anchors, low=1, whole=True)
+        for name in ("anchors", "iterations"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), low=1, whole=True)
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Algorithm1:
         self.optimiser_D = torch.optim.Adam(D.parameters(), betas=(0.5, 0.999))
         self.optimiser_G = torch.optim.Adam(G.parameters(), betas=(0.5, 0.999))
         self.batch_size = min(settings.batch_size, len(f))
-        self.iterations = len(f) // self.batch_size  # M of Algorithm 1; the ragged end of an epoch is left out
+        self.iterations = min(len(f) // self.batch_size, settings.iterations or len(f))  # the ragged end of an epoch is left out
         self.step = 0
         self.first_losses: Record = {}
         self.history: list[Record] = []
