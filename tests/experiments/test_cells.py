@@ -47,9 +47,9 @@ def test_a_second_run_measures_nothing(store):
     said = []
     cells = cell(QUICK).seeded([0, 1])
     run_cells(cells, store, say=said.append)
-    assert len(said) == 2
+    assert len(said) == 3, "the network, and two cells"
     run_cells(cells, store, say=said.append)
-    assert len(said) == 2
+    assert len(said) == 3
 
 
 def test_a_detector_without_a_seed_has_one_cell():
@@ -99,7 +99,7 @@ def test_a_network_that_is_not_there_is_told(store, monkeypatch):
     said = []
     reasons = run_cells([replace(cell(), network="densenet-cifar10"), cell()], store, say=said.append)
     assert "set BAL_WEIGHTS" in reasons["densenet-cifar10"]
-    assert "densenet-cifar10: not measured" in said[0]
+    assert "densenet-cifar10: not measured" in said[1]
     assert read_outcome(store, cell()), "the other network is measured all the same"
 
 

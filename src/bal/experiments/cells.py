@@ -119,24 +119,23 @@ def run_cells(cells: Sequence[Cell], store: Store, *, say: Say) -> dict[str, str
         if oods:
             todo.append(replace(cell, oods=oods))
     reasons: dict[str, str] = {}
-    count = 0
     for name, group in groupby(todo, key=lambda cell: cell.network):
         own = list(group)
         try:
+            say(f"{name}: the network and its features")
             bench = Bench.open(name, {ood for cell in own for ood in cell.oods}, store, reasons)
         except DataError as error:
             reasons[name] = str(error)
             say(f"{name}: not measured: {error}")
             continue
         for cell in own:
-            count += 1
             oods = tuple(ood for ood in cell.oods if set(ood.split("+")) <= set(bench.comparison.oods))
             if oods:
                 outcome = bench.measure(replace(cell, oods=oods))
                 known = read_outcome(store, cell)
                 write_outcome(store, cell, replace(outcome, rows={**(known.rows if known else {}), **outcome.rows}))
-                said = ", ".join(f"{ood} {row.fpr95:.1%} / {row.auroc:.1%}" for ood, row in outcome.rows.items())
-                say(f"  {name}, {cell.label}, seed {cell.seed}: FPR95 / AUROC {said}")
+                numbers = ", ".join(f"{ood} {row.fpr95:.1%} / {row.auroc:.1%}" for ood, row in outcome.rows.items())
+                say(f"  {name}, {cell.label}, seed {cell.seed}: FPR95 / AUROC {numbers}")
     return reasons
 
 
