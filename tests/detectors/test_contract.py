@@ -321,6 +321,18 @@ def test_feature_detectors_read_features_and_need_no_classifier_then(name, input
         detector.score(Features(torch.zeros(2, 16), torch.zeros(2, 4)))
 
 
+@feature_detectors
+def test_features_alone_go_from_fit_to_calibrated_answers_and_files(name, inputs, classifier, tmp_path):
+    known, labels, unknown = inputs
+    train, held_out = extract(classifier, (known, labels)), extract(classifier, known)
+    own = Features(train.f.numpy(), train.logits.numpy(), labels.numpy(), head=train.head)  # arrays, no model
+    detector = quick(name).fit_features(own).calibrate(held_out, false_alarm=0.1)
+    save_detector(detector, tmp_path / "d")
+    answer = load_detector(tmp_path / "d").predict(extract(classifier, unknown))
+    assert answer.to_structured().tobytes() == detector.predict(extract(classifier, unknown)).to_structured().tobytes()
+    assert (answer.label == -1).mean() > 0.5
+
+
 @input_detectors
 def test_input_detectors_refuse_features(name, inputs, classifier, fitted):
     with pytest.raises(DataError, match="needs the inputs themselves"):
