@@ -17,6 +17,9 @@ def test_the_range_is_that_of_all_finite_numbers_of_all_batches(tiny_classifier,
     spec = extract(tiny_classifier, x, batch_size=7).spec
     assert spec == InputSpec((1, 4, 4), floating=True, low=-2.0, high=3.0)
     assert InputSpec.from_state(spec.state()) == spec
+    without = {name: tensor for name, tensor in spec.state().items() if name != "input_range"}  # as older caches have it
+    assert InputSpec.from_state(without) == InputSpec((1, 4, 4), floating=True)
+    assert InputSpec.from_state({}) is None
 
 
 def test_a_batch_without_a_finite_number_has_no_range():

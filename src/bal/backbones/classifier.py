@@ -202,7 +202,7 @@ def find_head(model: nn.Module) -> str:
 
     It is checked against the model's output at every call.
     """
-    linear = {module: name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    linear: dict[nn.Module, str] = {module: name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     if not linear:
         raise HeadError(f"{type(model).__name__} has no nn.Linear layer; BAL reads the input of the last linear layer")
     get_classifier: Any = getattr(model, "get_classifier", None)
