@@ -184,3 +184,18 @@ def test_a_calibration_is_its_tensors(per_class, rng):
     assert after.p_values(new, which).tobytes() == before.p_values(new, which).tobytes()
     assert after.threshold().tobytes() == before.threshold().tobytes()
     assert Calibration.from_state({}) is None
+
+
+def test_a_rate_means_the_decimal_number_that_was_typed():
+    """0.29 * 100 is 28.999999999999996 in floating point, which would give one rank away."""
+    assert conformal_threshold(np.arange(1, 100), 0.29) == 29
+    assert p_values(np.arange(1, 100), [28.5])[0] == 0.29
+
+
+def test_p_values_of_a_class_are_counted_among_its_own_rows():
+    scores, predicted = np.array([1.0, 2.0, 3.0, 10.0, 20.0]), np.array([0, 0, 0, 1, 1])
+    each = Calibration.of(scores, predicted, classes=2, false_alarm=0.5, per_class=True)
+    new = np.array([2.5, 2.5, 15.0, 15.0])
+    assert each.p_values(new, np.array([0, 1, 0, 1])).tolist() == [3 / 4, 1 / 3, 4 / 4, 2 / 3]
+    together = Calibration.of(scores, predicted, classes=2, false_alarm=0.5)
+    assert together.p_values(new, np.array([0, 1, 0, 1])).tolist() == [3 / 6, 3 / 6, 5 / 6, 5 / 6]

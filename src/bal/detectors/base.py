@@ -45,7 +45,7 @@ class Detector(ABC):
     """The whole contract. What ``fit`` learns is kept in attributes that end in an underscore: tensors, numbers or modules.
 
     ``log_probability`` says that scores are logarithms of probabilities, so that exp(score) is the confidence. With ``strict``,
-    inputs of another scale than those of the fit are an error and not a warning.
+    which is not saved, inputs of another scale than those of the fit are an error and not a warning.
     """
 
     log_probability: ClassVar[bool] = False
