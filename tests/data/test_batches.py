@@ -176,10 +176,12 @@ def test_dictionaries_of_processors_and_collators_give_their_input_and_label():
     assert c is None
 
 
-def test_padding_that_a_mask_hides_is_refused_with_the_way_out():
-    mask = torch.ones(10, 4, dtype=torch.int64)
-    mask[7, 2:] = 0
-    batch = {"input_ids": torch.ones(10, 4, dtype=torch.int64), "attention_mask": mask}
-    for data in (batch, Table(**{name: column.tolist() for name, column in batch.items()})):
-        with pytest.raises(DataError, match=r"attention_mask hides part of the inputs.*attention_mask=\(input_ids != padding\)"):
+@pytest.mark.parametrize(("name", "usual"), [("attention_mask", 1), ("token_type_ids", 0)])
+def test_what_comes_beside_token_ids_is_refused_rather_than_dropped_where_it_matters(name, usual):
+    beside = torch.full((10, 4), usual)
+    batch = {"input_ids": torch.ones(10, 4, dtype=torch.int64), name: beside}
+    assert stacked(batch)[0].shape == (10, 4)
+    beside[7, 2:] = 1 - usual
+    for data in (batch, Table(**{key: column.tolist() for key, column in batch.items()})):
+        with pytest.raises(DataError, match=rf"the {name} is not {usual} throughout.*attention_mask=\(input_ids != padding\)"):
             stacked(data)

@@ -7,7 +7,7 @@ Images are (N, channels, height, width). Unsigned numbers of 8 and 16 bits are p
 come as (N, height, width) when they are grey.
 """
 
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -26,6 +26,7 @@ Batch: TypeAlias = tuple[Tensor, Tensor | None]
 
 INPUT_COLUMNS = ("image", "img", "pixel_values", "input_values", "input_features", "input_ids")
 LABEL_COLUMNS = ("label", "labels")
+GRANTED = {"attention_mask": 1, "token_type_ids": 0}  # what a network assumes when these do not come with the input
 PIXEL_RANGE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
 
@@ -131,7 +132,7 @@ def table_batches(table: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
     for start in range(0, len(table), batch_size):
         rows = [table[i] for i in range(start, min(start + batch_size, len(table)))]
         pictures = [picture_array(row[image], first) for row in rows]
-        refuse_padding([row.get("attention_mask", 1) for row in rows])
+        refuse_companions(rows)
         labels = None if label is None else [row[label] for row in rows]
         if labels is not None and any(value is None for value in labels):
             raise DataError(f"rows {start} to {start + len(rows) - 1} lack a {label}; fill it, or remove the column")
@@ -148,13 +149,15 @@ def columns_of(row: Mapping[str, Any]) -> tuple[str, str | None]:
     return found[0], next((name for name in LABEL_COLUMNS if name in row), None)
 
 
-def refuse_padding(mask: Any) -> None:
-    """Refuse masks that hide part of an input, since a network is given the input alone."""
-    if not all(bool(np.all(np.asarray(part))) for part in mask):
-        raise DataError(
-            "an attention_mask hides part of the inputs, but only the inputs themselves are read; wrap the network in a module "
-            "that makes the mask from them, as in attention_mask=(input_ids != padding)"
-        )
+def refuse_companions(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse masks and segments that say more than a network takes for granted, since it is given the input alone."""
+    for row in rows:
+        for name, granted in GRANTED.items():
+            if name in row and not np.all(np.asarray(row[name]) == granted):
+                raise DataError(
+                    f"the {name} is not {granted} throughout, but only the inputs themselves are read; wrap the network in a "
+                    f"module that makes it from them, as in attention_mask=(input_ids != padding), and leave {name} out"
+                )
 
 
 def picture_array(picture: Any, first: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -178,7 +181,7 @@ def split_pair(item: Any) -> tuple[Any, Any]:
     """(x, c) of a batch; c is None where the batch is x alone."""
     if isinstance(item, Mapping):
         x, c = columns_of(item)
-        refuse_padding(item.get("attention_mask", ()))
+        refuse_companions([item])
         return item[x], None if c is None else item[c]
     if not isinstance(item, (tuple, list)):
         return item, None
