@@ -16,7 +16,8 @@ def blocks(page):
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
 def test_the_python_of_every_page_runs_from_top_to_bottom(page, tiny_model, tiny_images, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    namespace = {"model": tiny_model, "train": tiny_images, "images": tiny_images[0][:5]}  # what README takes as given
+    x = tiny_images[0]
+    namespace = {"model": tiny_model, "train": tiny_images, "held_out": x, "images": x[:5]}  # what README takes as given
     for code in blocks(page):
         exec(compile(code, page.name, "exec"), namespace)  # noqa: S102
 

@@ -2,6 +2,7 @@
 
     classifier = bal.Classifier(model)
     detector = bal.BAL().fit(classifier, (images, labels))
+    detector.calibrate(held_out, false_alarm=0.05)
     detector.predict(new_images).label        # -1 where the image is out of distribution
 
 Names are imported when first used, so that ``import bal`` and ``bal --help`` do not wait for torch.

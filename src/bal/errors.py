@@ -25,6 +25,10 @@ class NotFittedError(BalError, RuntimeError):
     """A detector was asked for scores before it was fitted."""
 
 
+class CalibrationError(DataError):
+    """The rows cannot carry the promise that is asked of them: too few, or without a score."""
+
+
 class StorageError(BalError, OSError):
     """A file is damaged, belongs to something else, or cannot be written."""
 

@@ -1,4 +1,5 @@
 import copy
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -6,7 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from bal.backbones import Classifier, Normalise
+from bal.backbones import Classifier, ClassifierTraining, Normalise
+from bal.backbones.classifier import call, output_tensor
+from bal.detectors import make_detector
+from bal.discrimination import GANTraining
 from bal.errors import HeadError, ShapeError
 
 
@@ -242,3 +246,269 @@ def test_preprocessing_comes_before_the_model(tiny_model, tiny_images):
     x = tiny_images[0]
     f, _ = Classifier(tiny_model, preprocess=Normalise((0.5,), (0.25,)))(x)
     assert torch.allclose(f, Classifier(tiny_model)((x - 0.5) / 0.25)[0])
+
+
+# Look-alikes of the libraries whose models people bring: small, but built, named and called in the same way.
+
+
+def body(channels=4):
+    return nn.Sequential(nn.Conv2d(3, channels, 3, padding=1), nn.BatchNorm2d(channels), nn.ReLU())
+
+
+class TorchvisionResNet(nn.Module):
+    """conv, pool, flatten, fc."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.avgpool, self.fc = body(), nn.AdaptiveAvgPool2d(1), nn.Linear(4, 5)
+
+    def penultimate(self, x):
+        return torch.flatten(self.avgpool(self.layers(x)), 1)
+
+    def forward(self, x):
+        return self.fc(self.penultimate(x))
+
+
+class TorchvisionVGG(TorchvisionResNet):
+    """A classifier of several layers with dropout."""
+
+    def __init__(self):
+        super().__init__()
+        del self.fc
+        self.classifier = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(8, 5))
+
+    def penultimate(self, x):
+        return self.classifier[:-1](super().penultimate(x))
+
+    def forward(self, x):
+        return self.classifier[-1](self.penultimate(x))
+
+
+class TimmHead(nn.Module):
+    """Pooling, norm, dropout and fc in one module."""
+
+    def __init__(self, dim, num_classes):
+        super().__init__()
+        self.global_pool, self.norm, self.drop = nn.AdaptiveAvgPool2d(1), nn.LayerNorm(dim), nn.Dropout(0.5)
+        self.fc = nn.Linear(dim, num_classes)
+
+    def forward(self, x, pre_logits=False):
+        x = self.drop(self.norm(self.global_pool(x).flatten(1)))
+        return x if pre_logits else self.fc(x)
+
+
+class TimmModel(nn.Module):
+    """forward_features, forward_head(pre_logits=True), get_classifier; a layer of the body is defined after the head."""
+
+    def __init__(self, num_classes=5):
+        super().__init__()
+        self.num_classes = num_classes
+        self.head = TimmHead(4, num_classes)
+        self.stem, self.gate = body(), nn.Linear(4, 4)
+
+    def get_classifier(self):
+        return self.head.fc
+
+    def forward_features(self, x):
+        x = self.stem(x)
+        return x * torch.sigmoid(self.gate(x.mean((2, 3))))[:, :, None, None]
+
+    def forward_head(self, x, pre_logits=False):
+        return self.head(x, pre_logits=pre_logits)
+
+    def penultimate(self, x):
+        return self.forward_head(self.forward_features(x), pre_logits=True)
+
+    def forward(self, x):
+        return self.forward_head(self.forward_features(x))
+
+
+class HuggingFaceVision(nn.Module):
+    """The input by keyword alone, an object with .logits back."""
+
+    main_input_name = "pixel_values"
+
+    def __init__(self):
+        super().__init__()
+        self.vit, self.classifier = body(), nn.Linear(4, 5)
+
+    def penultimate(self, x):
+        return self.vit(x).mean((2, 3))
+
+    def forward(self, *, pixel_values=None, labels=None):
+        return SimpleNamespace(loss=None, logits=self.classifier(self.penultimate(pixel_values)))
+
+
+class HuggingFaceText(nn.Module):
+    """Token ids in, a pooled first token, a dictionary back."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self):
+        super().__init__()
+        self.embeddings = nn.Embedding(20, 6)
+        self.encoder = nn.TransformerEncoderLayer(6, 2, 12, batch_first=True)
+        self.dropout, self.classifier = nn.Dropout(0.5), nn.Linear(6, 5)
+
+    def penultimate(self, ids):
+        return self.encoder(self.embeddings(ids))[:, 0]
+
+    def forward(self, input_ids=None, attention_mask=None):
+        return {"logits": self.classifier(self.dropout(self.penultimate(input_ids)))}
+
+
+class HuggingFaceLanguageModel(nn.Module):
+    """A score for every token; the last one that is not padding (0) is the answer, as for GPT-2 and Llama."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self):
+        super().__init__()
+        self.embeddings, self.model = nn.Embedding(20, 6), nn.GRU(6, 6, batch_first=True)
+        self.score = nn.Linear(6, 5, bias=False)
+
+    def penultimate(self, ids):
+        hidden, _ = self.model(self.embeddings(ids))
+        return hidden[torch.arange(len(ids)), (ids != 0).int().sum(1) - 1]
+
+    def forward(self, input_ids):
+        hidden, _ = self.model(self.embeddings(input_ids))
+        logits = self.score(hidden)
+        last = (input_ids != 0).int().sum(1) - 1
+        return SimpleNamespace(logits=logits[torch.arange(len(logits)), last])
+
+
+class Perceptron(nn.Sequential):
+    """A plain Sequential on vectors."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(7, 6), nn.GELU(), nn.Linear(6, 5))
+
+    def penultimate(self, x):
+        return self[1](self[0](x))
+
+
+def images():
+    return torch.rand(12, 3, 8, 8)
+
+
+def vectors():
+    return torch.randn(12, 7)
+
+
+def tokens():
+    ids = torch.randint(1, 20, (12, 9))
+    ids[3, 5:], ids[7, 1:] = 0, 0
+    return ids
+
+
+LOOK_ALIKES = [
+    (TorchvisionResNet, images, "fc"),
+    (TorchvisionVGG, images, "classifier.3"),
+    (TimmModel, images, "head.fc"),
+    (HuggingFaceVision, images, "classifier"),
+    (HuggingFaceText, tokens, "classifier"),
+    (HuggingFaceLanguageModel, tokens, "score"),
+    (Perceptron, vectors, "2"),
+]
+look_alikes = pytest.mark.parametrize(("kind", "inputs", "head"), LOOK_ALIKES, ids=[kind.__name__ for kind, _, _ in LOOK_ALIKES])
+
+
+@pytest.fixture(autouse=True)
+def same_random_weights():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+@look_alikes
+def test_models_in_the_style_of_the_libraries_are_read_at_their_head(kind, inputs, head):
+    model, x = kind().train(), inputs()
+    classifier = Classifier(model)
+    assert classifier.head_name == head
+    f, logits = classifier(x)
+    model.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(f, model.penultimate(x))
+        torch.testing.assert_close(logits, model.get_submodule(head)(f))
+        torch.testing.assert_close(logits, output_tensor(call(model, x)))
+
+
+@look_alikes
+@pytest.mark.parametrize("name", ["BAL", "Mahalanobis", "GCPL"])
+def test_detectors_go_from_fit_to_prediction_on_them(kind, inputs, head, name):
+    x = torch.cat([inputs() for _ in range(10)])
+    classifier = Classifier(kind())
+    settings = {"GCPL": {"training": ClassifierTraining(epochs=1)}, "BAL": {"training": GANTraining(epochs=1)}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # labels at random, networks untrained
+        detector = make_detector(name, **settings.get(name, {})).fit(classifier, (x, torch.arange(120) % 5), show_progress=False)
+    answer = detector.calibrate(x[:40]).predict(x)
+    assert answer.valid.all()
+    assert set(answer.label) <= {-1, 0, 1, 2, 3, 4}
+
+
+def test_detectors_that_take_a_step_of_the_input_say_that_token_ids_have_none():
+    for name in ("ODIN", "Generalized ODIN"):
+        with pytest.raises(ShapeError, match=r"needs real inputs, got torch\.int64"):
+            make_detector(name).fit(HuggingFaceText(), (tokens(), torch.arange(12) % 5), show_progress=False)
+
+
+def test_wrappers_for_several_devices_and_for_compiling_are_taken_off_and_leave_the_same_fingerprint(tmp_path):
+    model, x = TorchvisionResNet(), images()
+    plain = Classifier(model)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        compiled = torch.compile(model, backend="eager")
+        wrapped = [nn.DataParallel(model), nn.parallel.DistributedDataParallel(model), compiled, nn.DataParallel(compiled)]
+    finally:
+        torch.distributed.destroy_process_group()
+    for wrapper in wrapped:
+        classifier = Classifier(wrapper)
+        assert classifier.head_name == "fc"
+        assert classifier.fingerprint() == plain.fingerprint()
+        assert torch.equal(classifier(x)[0], plain(x)[0])
+
+
+def test_a_head_on_every_token_that_makes_the_answer_otherwise_is_refused():
+    class Mean(HuggingFaceLanguageModel):
+        def forward(self, input_ids):
+            hidden, _ = self.model(self.embeddings(input_ids))
+            return self.score(hidden).mean(1)
+
+    for head in (None, "score"):
+        with pytest.raises(ShapeError, match="one feature and one logit vector for each input"):
+            Classifier(Mean(), head=head)(tokens())
+
+
+def test_a_timm_model_without_classes_is_refused():
+    class Headless(TimmModel):
+        def __init__(self):
+            super().__init__()
+            self.head.fc = nn.Identity()
+
+    with pytest.raises(HeadError, match="does not make the model's output"):
+        Classifier(Headless())(images())
+
+
+def test_a_dictionary_without_logits_is_refused():
+    class Odd(Perceptron):
+        def forward(self, x):
+            return {"scores": super().forward(x)}
+
+    with pytest.raises(HeadError, match="returned a dict; expected a tensor"):
+        Classifier(Odd())(vectors())
+
+
+def test_real_transformers_models_work_where_they_are_installed():
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    config = transformers.BertConfig(
+        vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=5
+    )
+    f, logits = Classifier(transformers.BertForSequenceClassification(config))(tokens())
+    assert (f.shape, logits.shape) == ((12, 8), (12, 5))
+    config = transformers.ViTConfig(
+        image_size=8, patch_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=5
+    )
+    f, logits = Classifier(transformers.ViTForImageClassification(config))(images())
+    assert (f.shape, logits.shape) == ((12, 8), (12, 5))

@@ -1,3 +1,5 @@
+from collections import UserDict
+
 import numpy as np
 import pytest
 import torch
@@ -148,7 +150,7 @@ class Tables(dict):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (Table(text=["a"], label=[0]), "columns text, label; expected pictures in image or img"),
+        (Table(text=["a"], label=[0]), "columns text, label; expected the inputs in one of image, img"),
         (Table(image=PICTURES[:2], label=[0, None]), "lack a label"),
         (Tables(train=1, test=2), r"several data sets, train, test; choose one"),
     ],
@@ -156,3 +158,30 @@ class Tables(dict):
 def test_tables_that_cannot_be_used_are_refused_with_the_way_out(data, words):
     with pytest.raises(DataError, match=words):
         stacked(data)
+
+
+def test_dictionaries_of_processors_and_collators_give_their_input_and_label():
+    ids = torch.randint(1, 9, (10, 4))
+    batch = {"labels": torch.from_numpy(C), "attention_mask": torch.ones(10, 4), "input_ids": ids}
+    rows = [{name: column[i] for name, column in batch.items()} for i in range(10)]
+    as_lists = Table(**{name: column.tolist() for name, column in batch.items()})
+    for data in (batch, DataLoader(rows, batch_size=3), UserDict(batch), as_lists):
+        x, c = stacked(data)
+        assert torch.equal(x, ids)
+        assert torch.equal(c, torch.from_numpy(C))
+        assert Batches(data).rows == 10
+    pixels = torch.rand(10, 3, 2, 2)
+    x, c = stacked({"pixel_values": pixels})
+    assert torch.equal(x, pixels)
+    assert c is None
+
+
+@pytest.mark.parametrize(("name", "usual"), [("attention_mask", 1), ("token_type_ids", 0)])
+def test_what_comes_beside_token_ids_is_refused_rather_than_dropped_where_it_matters(name, usual):
+    beside = torch.full((10, 4), usual)
+    batch = {"input_ids": torch.ones(10, 4, dtype=torch.int64), name: beside}
+    assert stacked(batch)[0].shape == (10, 4)
+    beside[7, 2:] = 1 - usual
+    for data in (batch, Table(**{key: column.tolist() for key, column in batch.items()})):
+        with pytest.raises(DataError, match=rf"the {name} is not {usual} throughout.*attention_mask=\(input_ids != padding\)"):
+            stacked(data)

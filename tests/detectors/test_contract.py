@@ -13,13 +13,15 @@ import torch
 from torch import nn
 
 from bal.backbones import Classifier, ClassifierTraining
+from bal.calibration import conformal_threshold, rows_needed
 from bal.detectors import DETECTORS, KNN, Detector, FeatureDetector, load_detector, make_detector, save_detector
 from bal.detectors.registry import detector_class
 from bal.discrimination import GANTraining
-from bal.errors import BalError, BalWarning, DataError, NotFittedError, SettingsError, ShapeError, StorageError
+from bal.errors import BalError, BalWarning, CalibrationError, DataError, NotFittedError, SettingsError, ShapeError, StorageError
 from bal.evaluation import evaluate
 from bal.features import Features, extract
 from bal.seeding import make_generator
+from conftest import make_blobs
 
 QUICK_TRAINING = ClassifierTraining(epochs=2, batch_size=32)
 QUICK = {  # smaller settings for detectors that train, so that the suite stays quick
@@ -170,6 +172,84 @@ def test_save_and_load_give_the_same_scores(name, inputs, classifier, fitted, tm
 
 
 @every_detector
+@pytest.mark.parametrize("per_class", [False, True])
+def test_calibration_chooses_the_threshold_gives_p_values_and_is_saved(name, per_class, inputs, classifier, fitted, tmp_path):
+    known, _, unknown = inputs
+    x = torch.cat([known, unknown])
+    detector = copy.deepcopy(fitted[name])
+    assert np.isnan(detector.predict(x).p_value).all(), "no p-value before calibration"
+    answer = detector.calibrate(known[:150], false_alarm=0.1, per_class=per_class).predict(x)
+    assert ((answer.p_value > 0) & (answer.p_value <= 1)).all()
+    assert np.array_equal(answer.label == -1, answer.p_value <= 0.1)
+    assert (answer.label[:150] == -1).sum() <= 15
+    save_detector(detector, tmp_path / "detector.safetensors")
+    loaded = load_detector(tmp_path / "detector.safetensors", classifier)
+    assert loaded.predict(x).to_structured().tobytes() == answer.to_structured().tobytes()
+    assert loaded.calibration_.false_alarms() == detector.calibration_.false_alarms()
+    by_hand = detector.predict(x, threshold=-1e300)
+    assert (by_hand.label >= 0).all(), "a threshold of one's own goes before the calibrated one"
+
+
+@every_detector
+def test_calibration_rows_without_a_score_are_refused_by_name_and_the_old_threshold_stays(name, inputs, fitted):
+    """Faults 3 and 19."""
+    known = inputs[0].clone()
+    detector = copy.deepcopy(fitted[name]).calibrate(known, false_alarm=0.1)
+    before = detector.predict(known).to_structured().tobytes()
+    known[3, 5], known[17, 0] = torch.nan, torch.inf
+    with pytest.raises(CalibrationError, match="2 of 240 calibration rows have no finite score: rows 3, 17"):
+        detector.calibrate(known)
+    with pytest.raises(CalibrationError, match="at least 99 calibration rows, got 20"):
+        detector.calibrate(inputs[0][:20], false_alarm=0.01)
+    with pytest.raises(CalibrationError, match=r"too few for \{class: rows\} \{0: \d+, 1: \d+, 2: \d+\}"):
+        detector.calibrate(inputs[0][:30], per_class=True)
+    assert detector.predict(inputs[0]).to_structured().tobytes() == before
+
+
+def test_a_refit_forgets_the_calibration(inputs, classifier, fitted):
+    known, labels, _ = inputs
+    detector = quick("energy").fit(classifier, (known, labels), show_progress=False).calibrate(known, per_class=True)
+    detector.fit(classifier, (known, labels), show_progress=False)
+    assert detector.calibration_ is None
+    assert np.array_equal(detector.predict(known).label, fitted["energy"].predict(known).label)
+
+
+@pytest.fixture(scope="module")
+def draws():
+    """2,000 times n calibration rows and a new row among 240 of the same data, by number."""
+    rng = np.random.default_rng(0)
+    return {n: rng.integers(240, size=(2000, n + 1)) for n in (20, 100, 1000)}
+
+
+@every_detector
+@pytest.mark.parametrize("n", [20, 100, 1000])
+def test_false_alarms_over_2000_draws_keep_to_the_asked_rate(name, n, inputs, fitted, draws):
+    """The promise depends on scores alone, so each draw resamples the detector's own: 240 values, with ties."""
+    scores = fitted[name].score(inputs[0])[draws[n]]
+    for alpha in (0.01, 0.05, 0.1):
+        if n < rows_needed(alpha):
+            with pytest.raises(CalibrationError, match=f"at least {rows_needed(alpha)} calibration rows, got {n}"):
+                conformal_threshold(scores[:, :n], alpha)
+        else:
+            rate = (scores[:, n] < conformal_threshold(scores[:, :n], alpha)).mean()
+            assert rate <= alpha + 3 * np.sqrt(alpha * (1 - alpha) / 2000)
+
+
+@pytest.mark.parametrize("name", ["energy", "Mahalanobis"])
+def test_false_alarms_of_calibrate_and_predict_themselves_keep_to_the_asked_rate(name):
+    """2,000 draws of fresh ID rows through the whole detector: 20 to calibrate by, one to judge."""
+    detector = quick(name).fit_features(make_blobs(90))
+    new = make_blobs(2000 * 21, seed=1)
+    new = new.rows(torch.randperm(len(new), generator=make_generator(2)))
+    alarms = []
+    for start in range(0, len(new), 21):
+        detector.calibrate(new.rows(slice(start, start + 20)), false_alarm=0.1)
+        alarms.append(detector.predict(new.rows(slice(start + 20, start + 21))).label[0] == -1)
+    expected = 2 / 21
+    assert abs(np.mean(alarms) - expected) <= 3 * np.sqrt(expected * (1 - expected) / 2000)
+
+
+@every_detector
 def test_state_is_tensors_and_holds_no_row_of_another_fit(name, fitted):
     state = fitted[name].state()
     assert all(isinstance(value, torch.Tensor) for value in state.values())
@@ -239,6 +319,18 @@ def test_feature_detectors_read_features_and_need_no_classifier_then(name, input
         detector.score(Features(torch.zeros(2, 9), torch.zeros(2, 3)))
     with pytest.raises(ShapeError, match=r"logits must be \(N, 3\), got \(2, 4\)"):
         detector.score(Features(torch.zeros(2, 16), torch.zeros(2, 4)))
+
+
+@feature_detectors
+def test_features_alone_go_from_fit_to_calibrated_answers_and_files(name, inputs, classifier, tmp_path):
+    known, labels, unknown = inputs
+    train, held_out = extract(classifier, (known, labels)), extract(classifier, known)
+    own = Features(train.f.numpy(), train.logits.numpy(), labels.numpy(), head=train.head)  # arrays, no model
+    detector = quick(name).fit_features(own).calibrate(held_out, false_alarm=0.1)
+    save_detector(detector, tmp_path / "d")
+    answer = load_detector(tmp_path / "d").predict(extract(classifier, unknown))
+    assert answer.to_structured().tobytes() == detector.predict(extract(classifier, unknown)).to_structured().tobytes()
+    assert (answer.label == -1).mean() > 0.5
 
 
 @input_detectors

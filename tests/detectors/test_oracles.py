@@ -336,7 +336,7 @@ def test_generalized_odin_scores_by_h_and_classifies_by_h_over_g(network, images
     detector = GeneralizedODIN(similarity=similarity, epsilon=0.0, training=quick).fit(network, images, show_progress=False)
     head = detector.head()
     with torch.no_grad():
-        f = detector.network_[1][:-1](images[0]).numpy().astype(np.float64)
+        f = detector.network_[1].model[:-1](images[0]).numpy().astype(np.float64)
     w, bias = head.weight.detach().numpy().astype(np.float64), head.bias.detach().numpy()
     h = {
         "inner": lambda: f @ w.T + bias,
@@ -364,7 +364,7 @@ def test_generalized_odin_chooses_epsilon_by_the_mean_id_score_alone(network, im
 def test_gcpl_scores_by_the_nearest_prototype(network, images):
     detector = GCPL(training=ClassifierTraining(epochs=2, batch_size=30)).fit(network, images, show_progress=False)
     with torch.no_grad():
-        f = detector.network_[1][:-1](images[0]).numpy().astype(np.float64)
+        f = detector.network_[1].model[:-1](images[0]).numpy().astype(np.float64)
     prototypes, gamma = detector.head().prototypes.detach().numpy().astype(np.float64), detector.head().gamma.item()
     distances = ((f[:, None] - prototypes[None]) ** 2).sum(2)
     np.testing.assert_allclose(detector.score(images[0]), -gamma * distances.min(1), rtol=1e-6, atol=1e-6)

@@ -46,3 +46,8 @@ def test_the_copy_shares_nothing_with_the_classifier(tiny_model, preprocess):
 def test_a_model_that_is_its_own_head_is_replaced_whole():
     network = copy_with_head(Classifier(nn.Linear(4, 3)), nn.Linear(4, 2))
     assert network(torch.rand(5, 4)).shape == (5, 2)
+
+
+def test_a_setting_that_ends_in_an_underscore_is_not_forgotten_by_the_fit(tiny_model, tiny_images):
+    detector = GCPL(lambda_=0.5, training=ClassifierTraining(epochs=1, batch_size=32))
+    assert detector.fit(tiny_model, tiny_images, show_progress=False).lambda_ == 0.5

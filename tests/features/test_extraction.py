@@ -23,7 +23,8 @@ def test_extraction_keeps_the_order_and_does_not_depend_on_the_batch_size(tiny_c
     parts = extract(tiny_classifier, tiny_images, batch_size=7)
     torch.testing.assert_close(whole.f, parts.f, rtol=1e-5, atol=1e-6)
     assert torch.equal(whole.labels, tiny_images[1])
-    assert whole.spec == InputSpec((1, 4, 4), floating=True)
+    assert (whole.spec.shape, whole.spec.floating) == ((1, 4, 4), True)
+    assert whole.spec == parts.spec
 
 
 def test_the_second_extraction_comes_from_the_cache_bit_for_bit(tiny_model, tiny_images, tmp_path):

@@ -1,13 +1,14 @@
 """The frozen classifier H and its backbone h (Sec. 3 and 4.1 of the paper)."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
 
 from bal.errors import HeadError, ShapeError
 from bal.storage import digest
@@ -19,10 +20,12 @@ class Classifier:
     .. math:: f = h(x; \theta) \qquad \text{(Eq. feat)}
 
     f is the input of the head (the last linear layer), the logits are its output. Parameters, buffers, train/eval modes,
-    gradients and hooks are the same after a call as before it.
+    gradients and hooks are the same after a call as before it. A network inside ``DataParallel``, ``DistributedDataParallel`` or
+    ``torch.compile`` is taken out of it, and runs on the device where its head is.
 
     Args:
-        model: the trained network. Its output may be a tensor, a tuple that starts with one, or an object with ``.logits``.
+        model: the trained network, such as those of torchvision, timm and Hugging Face. Its output may be a tensor, a tuple that
+            starts with one, an object with ``.logits`` or a dictionary with "logits".
         head: name of the linear layer that makes the logits, as in ``model.named_modules()``; found when not given.
         preprocess: a module applied to every input first, such as :class:`Normalise`; part of the cache key.
     """
@@ -33,12 +36,12 @@ class Classifier:
                 raise HeadError(
                     f"{name} must be a torch.nn.Module, got {type(module).__name__}; wrap a function in a small Module"
                 )
-        self.model = model
+        self.model = unwrap(model)
         self.preprocess = preprocess
         self._lock = threading.Lock()  # modes and hooks belong to the model, so one thread at a time
-        self.head_name = find_head(model) if head is None else head
+        self.head_name = find_head(self.model) if head is None else head
         self.head_given = head is not None
-        self.head = get_head(model, self.head_name)
+        self.head = get_head(self.model, self.head_name)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}  # a lock cannot be copied
@@ -87,7 +90,7 @@ class Classifier:
             raise HeadError(
                 f"the layer {self.head_name!r} is used {len(seen)} times in a forward pass, not once; {self._way_out()}"
             )
-        f, logits = seen[0]
+        f, logits = deciding_token(*seen[0], output)
         self._check(f, logits, output, rows=len(x))
         if logits.dtype in (torch.float16, torch.bfloat16) and type(self.head) is nn.Linear:
             # half-precision logits overflow: redo the last layer in float32
@@ -97,7 +100,7 @@ class Classifier:
 
     def _forward(self, x: Tensor) -> Any:
         try:
-            return self.model(self._prepare(x))
+            return call(self.model, self._prepare(x))
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
@@ -164,12 +167,48 @@ def same_rows(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a[finite].float(), b[finite].float(), rtol=1e-2, atol=1e-3)
 
 
+def unwrap(model: nn.Module) -> nn.Module:
+    """The network inside wrappers for several devices or for compiling: copies on other devices would call the hook again."""
+    inner = getattr(model, "_orig_mod", None)  # of torch.compile
+    if isinstance(model, (nn.DataParallel, DistributedDataParallel)):
+        inner = model.module
+    return unwrap(inner) if isinstance(inner, nn.Module) else model
+
+
+def call(model: nn.Module, x: Tensor) -> Any:
+    """The output for a batch, given by keyword to models that tell its name, as Hugging Face's do (pixel_values, input_ids)."""
+    name = getattr(model, "main_input_name", None)
+    return model(**{name: x}) if isinstance(name, str) else model(x)
+
+
+def deciding_token(f: Tensor, logits: Tensor, output: Any) -> tuple[Tensor, Tensor]:
+    """For a head that runs on every token, (N, T, m), where the model answers by one of them: its f (N, m) and logits.
+
+    So do the classifiers of Hugging Face that are made from language models: the last token that is not padding decides.
+    """
+    if f.ndim != 3:
+        return f, logits
+    final = output_tensor(output)
+    if final.shape != (len(logits), logits.shape[2]):
+        return f, logits
+    token = (logits - final.unsqueeze(1)).abs().amax(2).argmin(1)  # (N,), the token whose logits are the output
+    rows = torch.arange(len(f), device=f.device)
+    chosen = f[rows, token], logits[rows, token]
+    return chosen if same_rows(chosen[1], final) else (f, logits)
+
+
 def find_head(model: nn.Module) -> str:
-    """Name of the last linear layer, in the order of definition; checked against the model's output at the first call."""
-    names: list[str] = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    if not names:
+    """Name of the layer that a model in the style of timm calls its classifier, else of the last linear layer defined.
+
+    It is checked against the model's output at every call.
+    """
+    linear: dict[nn.Module, str] = {module: name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    if not linear:
         raise HeadError(f"{type(model).__name__} has no nn.Linear layer; BAL reads the input of the last linear layer")
-    return names[-1]
+    get_classifier: Any = getattr(model, "get_classifier", None)
+    told = get_classifier() if callable(get_classifier) else None
+    last = list(linear.values())[-1]
+    return linear.get(told, last) if isinstance(told, nn.Linear) else last
 
 
 def get_head(model: nn.Module, name: str) -> nn.Linear:
@@ -185,10 +224,10 @@ def get_head(model: nn.Module, name: str) -> nn.Linear:
 
 
 def output_tensor(output: Any) -> Tensor:
-    """The tensor in a model's output: itself, the first of a tuple, or ``.logits``."""
+    """The tensor in a model's output: itself, the first of a tuple, ``.logits`` or ["logits"]."""
     if isinstance(output, (tuple, list)) and output:
         output = output[0]
-    output = getattr(output, "logits", output)
+    output = output.get("logits", output) if isinstance(output, Mapping) else getattr(output, "logits", output)
     if not isinstance(output, Tensor):
         raise HeadError(f"the model returned a {type(output).__name__}; expected a tensor, a tuple of them, or .logits")
     return output

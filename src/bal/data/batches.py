@@ -1,12 +1,13 @@
 """One way to read data: whatever the user has becomes a stream of (x, c) batches.
 
 Accepted: a ``DataLoader``, a map-style ``Dataset``, a pair ``(x, c)`` of arrays or tensors, ``x`` alone without labels, or a
-table of rows such as a Hugging Face ``Dataset``, with a column image or img of pictures or arrays, and label or labels.
+table of rows such as a Hugging Face ``Dataset``, with a column image or img of pictures or arrays, and label or labels. Rows and
+batches may be dictionaries, as the processors and collators of Hugging Face make them: pixel_values or input_ids, and labels.
 Images are (N, channels, height, width). Unsigned numbers of 8 and 16 bits are pixels and are scaled to [0, 1]; such images may
 come as (N, height, width) when they are grey.
 """
 
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -23,8 +24,9 @@ from bal.errors import DataError, ShapeError
 Data: TypeAlias = Any  # DataLoader | Dataset | table | (x, c) | x, with torch tensors or numpy arrays
 Batch: TypeAlias = tuple[Tensor, Tensor | None]
 
-IMAGE_COLUMNS = ("image", "img")
+INPUT_COLUMNS = ("image", "img", "pixel_values", "input_values", "input_features", "input_ids")
 LABEL_COLUMNS = ("label", "labels")
+GRANTED = {"attention_mask": 1, "token_type_ids": 0}  # what a network assumes when these do not come with the input
 PIXEL_RANGE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
 
@@ -79,8 +81,8 @@ class Batches:
     def rows(self) -> int | None:
         """Number of rows, if known."""
         data = self.data.dataset if isinstance(self.data, DataLoader) else self.data
-        if isinstance(data, (tuple, list)):
-            return len(data[0])
+        if data is self.data and isinstance(data, (tuple, list, Mapping)):
+            return len(split_pair(data)[0])
         return len(data) if isinstance(data, Sized) else None
 
     def __iter__(self) -> Iterator[Batch]:
@@ -125,19 +127,37 @@ def table_batches(table: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
         )
     if not len(table):
         return
-    columns = list(table[0])
-    image = next((name for name in IMAGE_COLUMNS if name in columns), None)
-    label = next((name for name in LABEL_COLUMNS if name in columns), None)
-    if image is None:
-        raise DataError(f"the rows have the columns {', '.join(columns)}; expected pictures in {' or '.join(IMAGE_COLUMNS)}")
+    image, label = columns_of(table[0])
     first = picture_array(table[0][image])
     for start in range(0, len(table), batch_size):
         rows = [table[i] for i in range(start, min(start + batch_size, len(table)))]
         pictures = [picture_array(row[image], first) for row in rows]
+        refuse_companions(rows)
         labels = None if label is None else [row[label] for row in rows]
         if labels is not None and any(value is None for value in labels):
             raise DataError(f"rows {start} to {start + len(rows) - 1} lack a {label}; fill it, or remove the column")
         yield np.stack(pictures), labels
+
+
+def columns_of(row: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Names of the input and of the label, if there is one."""
+    found = [name for name in INPUT_COLUMNS if name in row]
+    if not found:
+        raise DataError(
+            f"the rows have the columns {', '.join(map(str, row))}; expected the inputs in one of {', '.join(INPUT_COLUMNS)}"
+        )
+    return found[0], next((name for name in LABEL_COLUMNS if name in row), None)
+
+
+def refuse_companions(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse masks and segments that say more than a network takes for granted, since it is given the input alone."""
+    for row in rows:
+        for name, granted in GRANTED.items():
+            if name in row and not np.all(np.asarray(row[name]) == granted):
+                raise DataError(
+                    f"the {name} is not {granted} throughout, but only the inputs themselves are read; wrap the network in a "
+                    f"module that makes it from them, as in attention_mask=(input_ids != padding), and leave {name} out"
+                )
 
 
 def picture_array(picture: Any, first: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -152,13 +172,17 @@ def picture_array(picture: Any, first: NDArray[Any] | None = None) -> NDArray[An
             array = array.transpose(2, 0, 1)
     if first is not None and array.shape != first.shape:
         raise ShapeError(
-            f"a picture has the shape {array.shape}, the first one {first.shape}; resize and convert all alike first"
+            f"an input has the shape {array.shape}, the first one {first.shape}; resize, convert or pad all alike first"
         )
     return array
 
 
 def split_pair(item: Any) -> tuple[Any, Any]:
     """(x, c) of a batch; c is None where the batch is x alone."""
+    if isinstance(item, Mapping):
+        x, c = columns_of(item)
+        refuse_companions([item])
+        return item[x], None if c is None else item[c]
     if not isinstance(item, (tuple, list)):
         return item, None
     if len(item) == 1:

@@ -2,12 +2,13 @@
 
 from bal.detectors.aec import AEC
 from bal.detectors.bal import BAL
-from bal.detectors.base import OOD, Detector, FeatureDetector, HeadDetector, InputDetector, Prediction
+from bal.detectors.base import Detector, FeatureDetector, HeadDetector, InputDetector
 from bal.detectors.files import load_detector, save_detector
 from bal.detectors.geometry import FDBD, NCI, SHE, GradNorm
 from bal.detectors.knn import KNN
 from bal.detectors.mahalanobis import Mahalanobis, MahalanobisPlusPlus, RelativeMahalanobis
 from bal.detectors.odin import ODIN
+from bal.detectors.prediction import OOD, Prediction
 from bal.detectors.registry import DETECTORS, detector_name, make_detector
 from bal.detectors.shaping import ASH, DICE, SCALE, ReAct
 from bal.detectors.softmax import GEN, Energy, Entropy, KLMatching, MaxLogit, MaxSoftmax, log_max_softmax

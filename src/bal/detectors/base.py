@@ -18,31 +18,18 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from bal.backbones import Classifier, as_classifier
+from bal.calibration import Calibration, refuse_rows
 from bal.data import Batches, Data, stack
+from bal.detectors.prediction import OOD, Prediction
 from bal.errors import BalWarning, DataError, NotFittedError, ShapeError
 from bal.features import Cache, Features, InputSpec, extract, finite_rows
 from bal.seeding import make_generator
 
 Fit = Callable[[Tensor, Tensor, Tensor], None]
 
-OOD = -1
 DEFAULT_FALSE_ALARM = 0.05
 ROWS_AT_ONCE = 32  # inputs that an InputDetector scores at a time: with their gradients they fit the processor's cache
 THRESHOLD_ROWS = 5000  # training rows that the default threshold and the ranks are read from
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """One entry for each input.
-
-    label: (N,) int64, the class or -1 for OOD; confidence: (N,) float64 in [0, 1]; score: (N,) float64, -inf for invalid rows;
-    valid: (N,) bool, False where the input or its features are not finite. An invalid row is never accepted.
-    """
-
-    label: NDArray[np.int64]
-    confidence: NDArray[np.float64]
-    score: NDArray[np.float64]
-    valid: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -57,14 +44,17 @@ class Scored:
 class Detector(ABC):
     """The whole contract. What ``fit`` learns is kept in attributes that end in an underscore: tensors, numbers or modules.
 
-    ``log_probability`` says that scores are logarithms of probabilities, so that exp(score) is the confidence.
+    ``log_probability`` says that scores are logarithms of probabilities, so that exp(score) is the confidence. With ``strict``,
+    which is not saved, inputs of another scale than those of the fit are an error and not a warning.
     """
 
     log_probability: ClassVar[bool] = False
+    strict: bool = False
     classifier_: Classifier | None = None
     spec_: InputSpec | None = None
     sizes_: tuple[int, int] | None = None  # m and the number of classes
-    threshold_: Tensor  # scalar: the default threshold
+    calibration_: Calibration | None = None
+    threshold_: Tensor  # scalar, or (classes,) after calibrate(per_class=True)
     ranks_: Tensor  # (1001,) quantiles of the ID training scores
 
     @abstractmethod
@@ -84,13 +74,38 @@ class Detector(ABC):
     def predict(self, data: Data | Features, *, threshold: float | None = None) -> Prediction:
         """Accept a row as its predicted class where score >= threshold, else call it OOD.
 
-        ``threshold`` is on the scale of :meth:`score`: for BAL a logarithm, so log(0.6) for a confidence of 0.6.
+        The threshold is that of :meth:`calibrate`; before it, one that keeps 95 % of the training rows. Another may be given
+        on the scale of :meth:`score`: for BAL a logarithm, so log(0.6) for a confidence of 0.6.
         """
         self._check_threshold(threshold)
         rows = self._scored(data)
-        accepted = rows.valid & (rows.score >= (self.threshold_.item() if threshold is None else threshold))
-        label = np.where(accepted, rows.predicted, OOD)
-        return Prediction(label, np.where(rows.valid, self.confidence(rows.score), 0.0), rows.score, rows.valid)
+        chosen = self.threshold_.numpy() if threshold is None else np.asarray(threshold)
+        accepted = rows.valid & (rows.score >= (chosen[rows.predicted] if chosen.ndim else chosen))
+        return Prediction(
+            label=np.where(accepted, rows.predicted, OOD),
+            confidence=np.where(rows.valid, self.confidence(rows.score), 0.0),
+            p_value=np.full(len(rows.score), np.nan)
+            if self.calibration_ is None
+            else self.calibration_.p_values(rows.score, rows.predicted),
+            score=rows.score,
+            valid=rows.valid,
+        )
+
+    def calibrate(self, data: Data | Features, *, false_alarm: float = 0.05, per_class: bool = False) -> Self:
+        """Choose the threshold by held-out ID data: new ID rows are rejected with a probability of at most ``false_alarm``.
+
+        Valid for any number of rows, as long as they and the new rows are drawn alike and the fit has not seen them
+        (:mod:`bal.calibration`). With ``per_class`` the promise holds for each predicted class by itself. What to expect stands
+        in ``calibration_.false_alarms()``. Labels are not used; rows without a finite score are refused.
+        """
+        rows = self._scored(data)
+        refuse_rows(~rows.valid)
+        _, classes = self.sizes_ or (0, 0)
+        self.calibration_ = Calibration.of(
+            rows.score, rows.predicted, classes=classes, false_alarm=false_alarm, per_class=per_class
+        )
+        self.threshold_ = torch.from_numpy(self.calibration_.threshold())
+        return self
 
     def confidence(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scores as numbers in [0, 1]: probabilities where they are that, else the share of ID training rows that score lower."""
@@ -103,9 +118,8 @@ class Detector(ABC):
         """Everything that ``fit`` learnt, as named tensors."""
         self._check_fitted()
         tensors = {"sizes": torch.tensor(self.sizes_)}
-        if self.spec_ is not None:
-            tensors["input_shape"] = torch.tensor(self.spec_.shape, dtype=torch.int64)
-            tensors["input_floating"] = torch.tensor(self.spec_.floating)
+        for part in (self.spec_, self.calibration_):
+            tensors |= {} if part is None else part.state()
         for name, value in vars(self).items():
             if name.endswith("_") and isinstance(value, Tensor):
                 tensors[name] = value
@@ -118,8 +132,7 @@ class Detector(ABC):
         self.classifier_ = classifier
         dim, classes = state["sizes"].tolist()
         self.sizes_ = (dim, classes)
-        if "input_shape" in state:
-            self.spec_ = InputSpec(tuple(state["input_shape"].tolist()), bool(state["input_floating"]))
+        self.spec_, self.calibration_ = InputSpec.from_state(state), Calibration.from_state(state)
         self._build(dim, classes)
         modules: dict[str, dict[str, Tensor]] = {}
         for name, tensor in state.items():
@@ -143,7 +156,8 @@ class Detector(ABC):
 
     def _forget(self) -> None:
         """Become unfitted: a fit that fails half-way must not leave parts of the old detector beside parts of the new one."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
+        settings = getattr(type(self), "__dataclass_fields__", {})  # one may be called lambda_
+        for name in [name for name in vars(self) if name.endswith("_") and name not in settings]:
             delattr(self, name)
 
     def _check_fitted(self) -> None:
@@ -159,8 +173,7 @@ class Detector(ABC):
     def _remember_scores(self, scores: NDArray[np.float64]) -> None:
         """The default threshold keeps 95 % of the training rows.
 
-        The classifier has seen them, so expect more than 5 % false alarms on new data; choose the threshold on held-out ID data
-        where that matters.
+        The classifier has seen them, so expect more than 5 % false alarms on new data; :meth:`calibrate` where that matters.
         """
         scores = scores[np.isfinite(scores)]
         if not len(scores):
@@ -220,7 +233,7 @@ class FeatureDetector(Detector):
                     "this detector has no classifier to read inputs with; give Features, fit(classifier, train), or "
                     "load_detector(path, classifier)"
                 )
-            data = extract(self.classifier_, data, spec=self.spec_, show_progress=False)
+            data = extract(self.classifier_, data, spec=self.spec_, strict=self.strict, show_progress=False)
         dim, classes = self.sizes_ or (0, 0)
         for name, came, expected in (("features", data.f, dim), ("logits", data.logits, classes)):
             if came.shape[1] != expected:
@@ -286,7 +299,7 @@ class InputDetector(Detector):
 
     def _scored_batch(self, x: Tensor) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
         if self.spec_ is not None:
-            self.spec_.check(x)
+            self.spec_.check(x, strict=self.strict)
         score, predicted, valid = np.full(len(x), -np.inf), np.zeros(len(x), np.int64), finite_rows(x).numpy()
         if valid.any():
             s, c_hat = self._score(x[torch.from_numpy(valid)])

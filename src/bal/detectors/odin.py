@@ -9,6 +9,7 @@ from torch import Tensor
 
 from bal.detectors.base import InputDetector
 from bal.detectors.softmax import log_max_softmax
+from bal.errors import ShapeError
 from bal.settings import check_number
 
 PaperSetting = Literal["mnist", "cifar10", "cifar100", "svhn"]
@@ -24,6 +25,8 @@ def step_towards(score: Callable[[Tensor], Tensor], x: Tensor, epsilon: float) -
     """X + epsilon sgn(d score / dx): the inputs after one step that raises each one's score."""
     if epsilon == 0:
         return x
+    if not x.is_floating_point():
+        raise ShapeError(f"a step of the input needs real inputs, got {x.dtype}; use epsilon=0 or another detector for token ids")
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         slope = torch.autograd.grad(score(x).sum(), x)[0]

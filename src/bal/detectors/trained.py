@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bal.backbones import Classifier, ClassifierTraining, train_classifier
-from bal.backbones.classifier import capture, eval_mode
+from bal.backbones.classifier import call, capture, eval_mode, output_tensor
 from bal.detectors.base import InputDetector
 from bal.detectors.odin import step_towards
 from bal.features import class_means, extract
@@ -23,6 +23,18 @@ from bal.seeding import make_generator, seeded
 
 Similarity = Literal["inner", "euclidean", "cosine"]
 FINE_TUNING = ClassifierTraining(epochs=3, batch_size=64, learning_rate=3e-4)
+
+
+class LogitsOnly(nn.Module):
+    """A network that answers with a tensor, whatever the one inside answers with."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, classes)."""
+        return output_tensor(call(self.model, x))
 
 
 def copy_with_head(classifier: Classifier, head: nn.Module) -> nn.Sequential:
@@ -33,7 +45,7 @@ def copy_with_head(classifier: Classifier, head: nn.Module) -> nn.Sequential:
     model = copy.deepcopy(classifier.model)
     parent, _, name = classifier.head_name.rpartition(".")
     setattr(model.get_submodule(parent), name, head)
-    return nn.Sequential(preprocess, model).requires_grad_(True)
+    return nn.Sequential(preprocess, LogitsOnly(model)).requires_grad_(True)
 
 
 Head = TypeVar("Head", bound=nn.Module)
@@ -172,8 +184,8 @@ class PrototypeHead(nn.Module):
         self.prototypes = nn.Parameter(torch.zeros(classes, dim))
 
     def forward(self, f: Tensor) -> Tensor:
-        """(N, classes)."""
-        return -self.gamma * (f.unsqueeze(1) - self.prototypes).square().sum(2)
+        """(N, classes), or (N, T, classes) for a head that runs on every token."""
+        return -self.gamma * (f.unsqueeze(-2) - self.prototypes).square().sum(-1)
 
 
 @dataclass(eq=False)

@@ -1,7 +1,8 @@
 """REM, the representation extraction module (Sec. 4.1): features, their geometry, trivial OOD."""
 
 from bal.features.cache import Cache, FeatureCache
-from bal.features.extraction import Features, InputSpec, extract, finite_rows
+from bal.features.extraction import Features, extract, finite_rows
+from bal.features.inputs import InputSpec
 from bal.features.normalisation import NormalisationName, class_means, make_normalisation
 from bal.features.trivial import Pairs, TrivialSampler, Uniform, batch_bounds, random_labels
 

@@ -13,31 +13,8 @@ from bal.data import Batches, Data
 from bal.data.batches import to_labels, to_tensor
 from bal.errors import BalWarning, DataError, ShapeError, StorageError
 from bal.features.cache import Cache, FeatureCache, StreamDigest
+from bal.features.inputs import InputSpec
 from bal.progress import progress_bar
-
-
-@dataclass(frozen=True)
-class InputSpec:
-    """Shape of one input, and whether it holds pixels (floating) or indices such as token ids."""
-
-    shape: tuple[int, ...]
-    floating: bool
-
-    @classmethod
-    def of(cls, x: Tensor) -> "InputSpec":
-        """The spec of a batch."""
-        return cls(tuple(x.shape[1:]), x.is_floating_point())
-
-    def check(self, x: Tensor) -> None:
-        """Refuse a batch of another kind."""
-        if tuple(x.shape[1:]) != self.shape:
-            raise ShapeError(
-                f"inputs must be (N, {', '.join(map(str, self.shape))}), got {tuple(x.shape)}; "
-                "resize the images or convert their channels as for the data the detector was fitted on"
-            )
-        if x.is_floating_point() != self.floating:
-            expected = "pixels (uint8, uint16 or floating point)" if self.floating else "whole numbers"
-            raise ShapeError(f"inputs must be {expected}, got {x.dtype}; convert them as for the data the detector was fitted on")
 
 
 @dataclass(frozen=True)
@@ -102,9 +79,12 @@ def extract(
     batch_size: int = 256,
     cache: Cache | None = None,
     spec: InputSpec | None = None,
+    strict: bool = False,
     show_progress: bool = True,
 ) -> Features:
     """Run the classifier once over ``data``; with a cache, only the first time. Inputs unlike ``spec`` are refused.
+
+    Inputs of another scale than ``spec`` are warned of, or refused if ``strict``.
 
     The cache is keyed by the content of model, preprocessing and data. A loader that shuffles or augments never gives the same
     content twice, so it is computed anew every time, never wrongly reused.
@@ -117,9 +97,9 @@ def extract(
         first = next(iter(batches))[0] if stored is not None else torch.empty(0)
         if stored is not None and same_network(stored, classifier, first[:4]):
             if spec is not None:
-                spec.check(first)
+                spec.check(first, strict=strict)
             return from_tensors(stored, classifier)
-    features, content = run(classifier, batches, spec, hash_content=cache is not None, show_progress=show_progress)
+    features, content = run(classifier, batches, spec, strict=strict, hash_content=cache is not None, show_progress=show_progress)
     if cache is not None:
         try:
             cache.put(classifier, content, to_tensors(features))
@@ -142,15 +122,17 @@ def finite_rows(x: Tensor) -> Tensor:
 
 
 def run(
-    classifier: Classifier, batches: Batches, spec: InputSpec | None, *, hash_content: bool, show_progress: bool
+    classifier: Classifier, batches: Batches, spec: InputSpec | None, *, strict: bool, hash_content: bool, show_progress: bool
 ) -> tuple[Features, StreamDigest]:
     """The pass itself, and the digest of what it has seen."""
-    content = StreamDigest()
+    content, expected = StreamDigest(), spec
     f_parts, logit_parts, label_parts = [], [], []
     with progress_bar("features", batches.rows, show=show_progress) as advance:
         for x, c in batches:
-            spec = spec or InputSpec.of(x)
-            spec.check(x)
+            if expected is not None:
+                expected.check(x, strict=strict)
+            else:
+                spec = InputSpec.of(x) if spec is None else spec.joined(x)
             if hash_content:
                 content.update(x, c)
             f, logits = (tensor.cpu() for tensor in classifier(x))
@@ -175,13 +157,11 @@ def to_tensors(features: Features) -> dict[str, Tensor]:
     if features.labels is not None:
         tensors["labels"] = features.labels
     if features.spec is not None:
-        tensors["input_shape"] = torch.tensor(features.spec.shape, dtype=torch.int64)
-        tensors["input_floating"] = torch.tensor(features.spec.floating)
+        tensors |= features.spec.state()
     return tensors
 
 
 def from_tensors(tensors: dict[str, Tensor], classifier: Classifier) -> Features:
     """The inverse of :func:`to_tensors`, for the classifier that made them."""
-    shape = tensors.get("input_shape")
-    spec = None if shape is None else InputSpec(tuple(shape.tolist()), bool(tensors["input_floating"]))
+    spec = InputSpec.from_state(tensors)
     return Features(tensors["f"], tensors["logits"], tensors.get("labels"), spec, classifier.head_tensors())
