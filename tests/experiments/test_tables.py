@@ -26,10 +26,10 @@ def test_every_line_can_be_measured_and_is_said_once(name, preset):
 
 
 @pytest.mark.parametrize("name", ["table1", "table2"])
-def test_every_detector_of_the_project_is_in_every_block(name):
+def test_all_detectors_but_one_are_in_every_block(name):
     table = TABLES[name]("cpu")
     for block in table.blocks:
-        assert {line.label for line in table.lines if line.block == block} == {*DETECTORS, "BAL before training"}
+        assert {line.label for line in table.lines if line.block == block} == {*DETECTORS, "BAL before training"} - {"VOS"}
 
 
 def test_the_papers_preset_caps_nothing():

@@ -56,11 +56,14 @@ class ODIN(InputDetector):
         return cls(*PAPER[id_data])
 
     def _score(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        predicted = self.classifier_(x)[1].argmax(1)
+        seen: list[Tensor] = []
 
         def log_s(x: Tensor) -> Tensor:
-            return log_max_softmax(self.classifier_.forward(x)[1] / self.temperature)
+            logits = self.classifier_.forward(x)[1]
+            seen.append(logits.detach())
+            return log_max_softmax(logits / self.temperature)
 
         moved = step_towards(log_s, x, self.epsilon)
         with torch.no_grad():
-            return log_s(moved), predicted
+            score = log_s(moved)
+        return score, seen[0].argmax(1)  # the label of the input itself: the first pass is the one before the step

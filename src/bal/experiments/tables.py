@@ -20,7 +20,8 @@ Printed = Mapping[str, float]
 
 # caps of the cpu preset
 TEST_ROWS = {"ODIN": 1000, "AEC": 1000}  # these run the network again for every test image, with gradients or for every seed
-TRAIN_ROWS = {"AEC": 10_000, "VOS": 10_000}
+LEFT_OUT = ("VOS",)  # slow to train, and below chance on frozen features
+TRAIN_ROWS = {"AEC": 10_000}
 ABLATION_ROWS = 10_000  # training rows of Tables 3 to 5
 
 
@@ -68,13 +69,13 @@ def title_of(ood: str) -> str:
 def all_lines(
     block: str, network: str, ood: str, *, odin: ODIN, printed: Mapping[str, Printed], preset: PresetName
 ) -> list[Line]:
-    """Every detector of the project on one network: the paper's methods first, then BAL, then the others.
+    """Nearly every detector of the project on one network: the paper's methods first, then BAL, then the others.
 
     Generalized ODIN and GCPL train their heads on frozen features on the cpu preset, so without an input step; whole copies of
     the network on the paper's.
     """
     light = preset == "cpu"
-    detectors: dict[str, Detector] = {name: make_detector(name) for name in DETECTORS}
+    detectors: dict[str, Detector] = {name: make_detector(name) for name in DETECTORS if name not in LEFT_OUT}
     detectors |= {"ODIN": odin, UNTRAINED: BAL(training=GANTraining(epochs=0))}
     if light:
         detectors["Generalized ODIN"] = GeneralizedODIN(epsilon=0.0)
@@ -95,7 +96,7 @@ def all_lines(
 
 
 CAPPED = (
-    "cpu preset: ODIN and AEC, which run the network again, are tried on 1,000 random images of each set; AEC and VOS learn from "
+    "cpu preset: ODIN and AEC, which run the network again, are tried on 1,000 random images of each set; AEC learns from "
     "10,000 random training images; Generalized ODIN and GCPL train their heads on the frozen features, Generalized ODIN without "
     "its input step."
 )
