@@ -16,7 +16,7 @@ from bal.report.paper_figures import CAPTIONS, DRAWINGS, fig6_text
 from bal.storage import write_atomically
 
 ALL_HEADINGS = {"accuracy": "accuracy ↑", **HEADINGS}
-PAPER_METHODS = ("max-softmax", "ODIN", "Generalized ODIN", "GCPL", "AEC", "BAL")
+PAPER_METHODS = ("max-softmax", "ODIN", "Generalized ODIN", "GCPL", "AEC")
 SUMMARY_METRICS = ("fpr95", "auroc")
 
 
@@ -63,18 +63,17 @@ def best_cells(places: Mapping[int, Finding], metrics: Sequence[str]) -> frozens
 
 def summary_table(table: TableSpec, findings: Sequence[Finding]) -> Table:
     """One line for each block: FPR95 / AUROC of the paper's methods, of BAL, of the best other detector, and the paper's BAL."""
-    columns = [*PAPER_METHODS[:-1], "BAL before training", "BAL"]
+    columns = ["BAL before training", *PAPER_METHODS]
     rows = []
     for block in table.blocks:
         own = {f.line.label: f for f in findings if f.line.block == block}
-        others = [f for label, f in own.items() if label not in columns and f.measured]
+        others = [f for label, f in own.items() if label not in ("BAL", *columns) and f.measured]
         best = max(others, key=lambda f: f.mean["auroc"], default=None)
         paper = own["BAL"].line.paper
         printed = " / ".join(f"{paper[m]:g}" if m in paper else "-" for m in SUMMARY_METRICS) if paper else ""
-        rows.append(
-            [block, *(short(own.get(label)) for label in columns), f"{best.line.label}: {short(best)}" if best else "", printed]
-        )
-    return Table(["FPR95 ↓ / AUROC ↑", *columns, "best other", "the paper's BAL"], rows)
+        strongest = f"{short(best)} {best.line.label}" if best else "-"
+        rows.append([block, short(own["BAL"]), printed, strongest, *(short(own.get(label)) for label in columns)])
+    return Table(["FPR95 ↓ / AUROC ↑", "BAL", "the paper's BAL", "best other", *columns], rows)
 
 
 def short(finding: Finding | None) -> str:
