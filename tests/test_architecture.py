@@ -22,7 +22,7 @@ LAYERS = [
     "serving",
     "cli",
 ]
-BASE = {"_version", "errors", "storage", "seeding", "progress", "networks", "settings", "calibration"}
+BASE = {"_version", "errors", "storage", "bundles", "seeding", "progress", "networks", "settings", "calibration"}
 
 
 def layer(module: str) -> int:

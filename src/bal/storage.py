@@ -4,12 +4,13 @@ safetensors does not notice a flipped bit and `torch.save` may be cut in half by
 shape, byte and setting is kept in the file's own header, and a file only ever appears by renaming a finished one.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -79,6 +80,18 @@ def is_running(process: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+@contextmanager
+def folder_lock(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold a folder for one writer, or for many readers; a killed process lets go. Where there are no locks, go on without."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], settings: Settings | None = None) -> None:
