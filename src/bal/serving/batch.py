@@ -57,6 +57,8 @@ def score_stream(
     file, is told in the outcome and tried again by the next run.
     """
     check_choice("suffix", suffix, tuple(WRITERS))
+    if suffix == ".parquet":
+        import_extra("pyarrow.parquet")  # missing: said before an hour's work
     check_number("rows_per_shard", rows_per_shard, low=1, whole=True)
     if detector.spec_ is None or detector.classifier_ is None:
         raise SettingsError(
