@@ -102,6 +102,8 @@ def test_a_folder_that_cannot_be_written_and_an_unknown_detector_are_refused_bef
     code, _, complaint = here(*FIT, "--detector", "enrgy")
     assert code == 1
     assert "did you mean 'energy'" in complaint
+    assert "energy draws no random numbers" in here(*FIT, "--seed", "1")[2]
+    assert "--per-class needs --calibrate" in here(*FIT, "--per-class")[2]
     assert here("fit", "--train", "train.npz")[0] == 2, "wrong arguments"
 
 

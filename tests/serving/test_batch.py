@@ -1,5 +1,6 @@
 import csv
 import json
+import time
 from collections import Counter
 
 import numpy as np
@@ -143,10 +144,13 @@ def test_a_shard_that_cannot_be_read_is_told_and_done_by_the_next_run(detector, 
 
 def test_kill_9_at_50_random_moments_and_reruns_give_exactly_one_row_for_each_input(detector, folder, tmp_path, rng):
     """Fault 15."""
+    (folder / "a" / "3.png").write_bytes(b"no image")
+    started = time.perf_counter()
     score(detector, folder, tmp_path / "calm")
+    usual = time.perf_counter() - started
     expected, out, interrupted = outputs(tmp_path / "calm"), tmp_path / "out", 0
     for trial in range(50):
-        interrupted += killed_after(rng.uniform(0, 0.04), lambda: score(detector, folder, out))
+        interrupted += killed_after(rng.uniform(0, usual), lambda: score(detector, folder, out))
         assert outputs(out).items() <= expected.items(), "every file there is, is whole"
         if trial % 5 == 4:  # the last of five runs may end
             outcome = score(detector, folder, out)
@@ -166,6 +170,8 @@ def test_a_detector_without_inputs_nothing_to_score_and_nonsense_are_refused(det
         score(detector, tmp_path / "empty", tmp_path / "out")
     with pytest.raises(SettingsError, match="suffix must be one of"):
         score(detector, folder, tmp_path / "out", suffix=".txt")
+    with pytest.raises(DataError, match="lies inside the inputs"):
+        score(detector, folder, folder / "out")
     detector.classifier_ = None
     with pytest.raises(SettingsError, match="cannot read inputs"):
         score(detector, folder, tmp_path / "out")

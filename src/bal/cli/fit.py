@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from bal.cli.common import check_folder, load_inputs, load_with_classifier, print_json, print_pairs, with_bar
+from bal.errors import DataError
 from bal.settings import check_seed
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Fit:
         """Run it."""
         if self.seed is not None:
             check_seed(self.seed)
+        if self.per_class and self.calibrate is None:
+            raise DataError("--per-class needs --calibrate DATA, which the thresholds are chosen by")
         check_folder(self.out.absolute().parent)
         from bal.backbones import load_classifier  # noqa: PLC0415 - torch is slow to import
         from bal.data import load_data  # noqa: PLC0415
@@ -55,7 +58,11 @@ class Fit:
         from bal.detectors import make_detector  # noqa: PLC0415
 
         network = load_classifier(self.classifier)  # first: it may register detectors of its own
-        detector = make_detector(self.detector, **({} if self.seed is None else {"seed": self.seed}))
+        detector = make_detector(self.detector)
+        if self.seed is not None:
+            if not hasattr(detector, "seed"):
+                raise DataError(f"{self.detector} draws no random numbers, so it has no --seed; leave it out")
+            detector = make_detector(self.detector, seed=self.seed)
         detector.fit(network, load_data(self.train, self.shape or None, split="train"))
         if self.calibrate is not None:
             data = with_bar(detector, load_inputs(detector, self.calibrate))

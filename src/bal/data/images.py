@@ -11,7 +11,7 @@ from io import BytesIO
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bal.errors import DataError
 
@@ -38,7 +38,8 @@ def decode(content: bytes, *, channels: int | None, name: str = "the image") -> 
     except UNREADABLE as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{name} is not an image that can be read ({error})") from error
+        reason = "no format is known that begins so" if isinstance(error, UnidentifiedImageError) else error
+        raise DataError(f"{name} is not an image that can be read ({reason})") from error
 
 
 def quiet_open(content: bytes) -> Image.Image:

@@ -24,6 +24,7 @@ from bal.data.parquet import IMAGE_COLUMNS, content_of, encoded, parquet_files, 
 from bal.errors import DataError
 
 BLOCK = 256  # rows in memory at a time
+MAX_BYTES = 1 << 28  # of one image file
 READ_AHEAD = 1 << 20  # bytes of a Parquet column that are read at a time
 
 
@@ -81,7 +82,16 @@ def image_blocks(shape: Shape, *, paths: list[Path], names: list[str]) -> Iterat
     """Decode the files."""
     for start in range(0, len(paths), BLOCK):
         some = slice(start, start + BLOCK)
-        yield decoded(names[some], [path.read_bytes for path in paths[some]], shape)
+        yield decoded(names[some], [partial(read_file, path) for path in paths[some]], shape)
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a plain file; a pipe would wait for ever, a huge file would fill the memory."""
+    if not path.is_file():
+        raise DataError(f"{path} is gone or is no plain file")
+    if (size := path.stat().st_size) > MAX_BYTES:
+        raise DataError(f"{path} has {size:,} bytes, more than {MAX_BYTES:,}, which no image needs")
+    return path.read_bytes()
 
 
 def decoded(names: list[str], contents: Sequence[Content], shape: Shape) -> Block:

@@ -65,6 +65,8 @@ def score_stream(
             "this detector cannot read inputs: fit it with a classifier, and load it with bal.load(path, classifier)"
         )
     out, mark, outcome = Path(out), identity(detector), Outcome()
+    if inside := [source for source in sources if out.resolve().is_relative_to(Path(source).resolve())]:
+        raise DataError(f"{out} lies inside the inputs {inside[0]}, so its files would be scored too; choose one beside them")
     plan = {s.name: (output(out, s, mark, suffix), s.rows) for s in find_shards(sources, rows=rows_per_shard)}
     if not plan:
         raise DataError(f"there is nothing to score in {', '.join(map(str, sources))}")
