@@ -122,22 +122,25 @@ def test_a_newer_schema_is_refused_and_so_is_a_single_file_of_another_kind(detec
         bal.load(tmp_path / "none")
 
 
-def boom():
-    raise SystemExit("code of the file was run")
-
-
 class Bomb:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
     def __reduce__(self):
-        return boom, ()
+        return os.mkdir, (self.folder,)
 
 
 def test_a_pickle_is_refused_under_any_name(tmp_path):
     """Fault 10: no reader here unpickles, and there is no fallback that does."""
-    torch.save({"a": Bomb()}, tmp_path / "zip.bal")  # torch.save writes a zip
-    (tmp_path / "plain.bal").write_bytes(__import__("pickle").dumps(Bomb()))
+    bomb = Bomb(tmp_path / "ran")
+    torch.save({"a": bomb}, tmp_path / "zip.bal")  # torch.save writes a zip
+    (tmp_path / "plain.bal").write_bytes(__import__("pickle").dumps(bomb))
     for name in ("zip.bal", "plain.bal"):
         with pytest.raises(StorageError):
             bal.load(tmp_path / name)
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
