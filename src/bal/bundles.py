@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bal.errors import StorageError
-from bal.storage import folder_lock, write_atomically
+from bal.storage import folder_lock, sync_folder, write_atomically
 
 MANIFEST = "manifest.json"
 SUFFIX = ".bal"
@@ -63,6 +63,7 @@ def write_folder(folder: Path, manifest: bytes, files: Mapping[str, bytes]) -> N
             for name, content in files.items():
                 write_atomically(folder / name, content)
             write_atomically(folder / MANIFEST, manifest)
+            sync_folder(folder.absolute().parent)  # the folder itself may be new
             ours = re.compile("|".join(rf"\.?{name.split('-')[0]}-[0-9a-f]{{16}}\..*" for name in files))
             for other in folder.iterdir():
                 if ours.fullmatch(other.name) and other.name not in files:

@@ -57,11 +57,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -69,6 +65,15 @@ def write_atomically(path: Path, content: bytes) -> None:
             f"cannot write {path}: {error.strerror or error}; the old file, if any, is kept. "
             "Free some space or choose a folder you may write to"
         ) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def is_running(process: int) -> bool:

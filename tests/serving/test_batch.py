@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from bal.detectors import make_detector
-from bal.errors import DataError, SettingsError
+from bal.errors import DataError, SettingsError, StorageError
 from bal.serving import score_stream
 from killing import killed_after
 
@@ -81,6 +81,29 @@ def test_changed_inputs_and_another_detector_replace_old_rows(detector, folder, 
     assert len(rows(out)) == 21
     assert score(detector, folder, out, suffix=".csv").found == 0
     assert outputs(out) == {}
+
+
+def test_a_csv_cut_inside_its_last_row_is_done_again(detector, folder, tmp_path):
+    """Fault 15: by someone else than us, for our own files are whole."""
+    out = tmp_path / "out"
+    score(detector, folder, out, suffix=".csv")
+    path = next(out.rglob("*.csv"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.rindex(b",", 0, -5)])
+    assert score(detector, folder, out, suffix=".csv").found == 5
+    assert path.read_bytes() == whole
+
+
+def test_an_output_that_cannot_be_written_stops_the_job_and_keeps_what_is_done(detector, folder, tmp_path):
+    """Fault 13: a file stands where the second folder of outputs should be."""
+    out = tmp_path / "out"
+    (out / "photos").mkdir(parents=True)
+    (out / "photos" / "b").write_text("mine")
+    with pytest.raises(StorageError, match="cannot write"):
+        score(detector, folder, out)
+    assert len(rows(out)) == 10
+    (out / "photos" / "b").unlink()
+    assert score(detector, folder, out).found == 3
 
 
 def test_scores_of_other_inputs_in_the_same_folder_stop_the_job(detector, folder, tmp_path):

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from bal.data.images import decode, fit
 from bal.errors import BalWarning, DataError
+from bal.progress import track
 
 BUDGET = 0.01  # share of files that may be left out
 NAMED = 5  # files that a message names
@@ -68,7 +68,7 @@ def read_image_folder(
     paths = [path for group in groups for path in group]
     labels = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     outside = {str(path): "lies beside the folders of the classes" for path in strays}
-    items = ((str(path), partial(path.read_bytes)) for path in paths)
+    items = track([(str(path), path.read_bytes) for path in paths], "reading images", len(paths))
     decoded = decode_all(items, shape, crop=crop, budget=budget, where=str(folder), left_out=outside)
     kept = list(decoded.kept)
     return ImageFolder(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bal.data.extras import import_extra
 from bal.data.folders import BUDGET, Shape, decode_all
 from bal.errors import DataError
+from bal.progress import track
 
 IMAGE_COLUMNS = ("image", "img", "images", "x", "pixels")
 LABEL_COLUMNS = ("label", "labels", "fine_label", "y", "target")
@@ -72,7 +73,7 @@ def read_images(column: Any, shape: Shape | None, where: str, budget: float) -> 
     if files is None:
         return stack_lists(column, shape, where), list(range(len(column)))
     items = ((f"row {row} of {where}", partial(content_of, value)) for row, value in enumerate(files))
-    decoded = decode_all(items, shape, where=where, budget=budget)
+    decoded = decode_all(track(items, "reading images", len(files)), shape, where=where, budget=budget)
     return decoded.images, list(decoded.kept)
 
 

@@ -188,7 +188,10 @@ def read_json_lines(path: Path) -> tuple[list[int], list[str | None]]:
 def read_csv(path: Path) -> tuple[list[int], list[str | None]]:
     """Labels and errors of an output."""
     with path.open(newline="") as file:
-        return unzipped((int(row["label"]), row["error"]) for row in csv.DictReader(file))
+        labels, errors = unzipped((int(row["label"]), row["error"]) for row in csv.DictReader(file))
+    if None in errors:  # the last column of a row that was cut
+        raise ValueError(f"{path} has a row without all its columns")
+    return labels, errors
 
 
 def read_parquet(path: Path) -> tuple[list[int], list[str | None]]:
