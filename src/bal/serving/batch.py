@@ -27,6 +27,7 @@ from bal.settings import check_choice, check_number
 from bal.storage import digest
 
 ROWS_PER_SHARD = 4096
+COLUMNS = ("input", "label", "class", "confidence", "p_value", "score", "valid", "error")
 OURS = re.compile(r"(.+)\.[0-9a-f]{12}\.(?:parquet|csv|jsonl)")
 
 
@@ -122,7 +123,7 @@ def score_block(detector: Detector, block: Block) -> dict[str, NDArray[Any]]:
         names = dict(enumerate(detector.class_names_))
         columns["class"] = words([names.get(label) for label in columns["label"].tolist()])
     columns["error"] = words(block.errors)
-    return columns
+    return {name: columns[name] for name in COLUMNS if name in columns}
 
 
 def words(values: Sequence[str | None]) -> NDArray[Any]:
