@@ -1,25 +1,36 @@
-"""The documents tell the truth: their Python runs, their links lead somewhere, the functions they name exist."""
+"""The documents tell the truth: their Python and sh blocks run, their links lead somewhere, the functions they name exist."""
 
 import re
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
+
+from command import bal_here
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page):
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```(python|sh)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
-def test_the_python_of_every_page_runs_from_top_to_bottom(page, tiny_model, tiny_images, tmp_path, monkeypatch):
+def test_every_page_runs_from_top_to_bottom(page, tiny_model, tiny_images, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_model", raising=False)
     x = tiny_images[0]
     namespace = {"model": tiny_model, "train": tiny_images, "held_out": x, "images": x[:5]}  # what README takes as given
-    for code in blocks(page):
-        exec(compile(code, page.name, "exec"), namespace)  # noqa: S102
+    for language, code in blocks(page):
+        if language == "python":
+            exec(compile(code, page.name, "exec"), namespace)  # noqa: S102
+            continue
+        for line in code.splitlines():
+            exit_code, _, complaint = bal_here(monkeypatch, capsys, *shlex.split(line)[1:])
+            assert exit_code == 0, complaint
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

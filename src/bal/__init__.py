@@ -4,6 +4,7 @@
     detector = bal.BAL().fit(classifier, (images, labels))
     detector.calibrate(held_out, false_alarm=0.05)
     detector.predict(new_images).label        # -1 where the image is out of distribution
+    detector.save("detector"); bal.load("detector", classifier)
 
 Names are imported when first used, so that ``import bal`` and ``bal --help`` do not wait for torch.
 """
@@ -16,7 +17,7 @@ from bal._version import __version__
 if TYPE_CHECKING:
     from bal.backbones import Classifier, Normalise
     from bal.data import load_sample
-    from bal.detectors import BAL, MaxSoftmax, Prediction, load_detector, make_detector, save_detector
+    from bal.detectors import BAL, MaxSoftmax, Prediction, from_pretrained, load, make_detector, push_to_hub
     from bal.evaluation import evaluate
     from bal.features import FeatureCache, Features, extract
 
@@ -30,10 +31,11 @@ _HOMES = {
     "Prediction": "bal.detectors",
     "evaluate": "bal.evaluation",
     "extract": "bal.features",
-    "load_detector": "bal.detectors",
+    "from_pretrained": "bal.detectors",
+    "load": "bal.detectors",
     "load_sample": "bal.data",
     "make_detector": "bal.detectors",
-    "save_detector": "bal.detectors",
+    "push_to_hub": "bal.detectors",
 }
 
 __all__ = [
@@ -47,10 +49,11 @@ __all__ = [
     "__version__",
     "evaluate",
     "extract",
-    "load_detector",
+    "from_pretrained",
+    "load",
     "load_sample",
     "make_detector",
-    "save_detector",
+    "push_to_hub",
 ]
 
 

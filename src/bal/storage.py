@@ -4,12 +4,13 @@ safetensors does not notice a flipped bit and `torch.save` may be cut in half by
 shape, byte and setting is kept in the file's own header, and a file only ever appears by renaming a finished one.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -56,11 +57,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -68,6 +65,15 @@ def write_atomically(path: Path, content: bytes) -> None:
             f"cannot write {path}: {error.strerror or error}; the old file, if any, is kept. "
             "Free some space or choose a folder you may write to"
         ) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def is_running(process: int) -> bool:
@@ -79,6 +85,18 @@ def is_running(process: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+@contextmanager
+def folder_lock(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold a folder for one writer, or for many readers; a killed process lets go. Where there are no locks, go on without."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], settings: Settings | None = None) -> None:

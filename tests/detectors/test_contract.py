@@ -14,7 +14,7 @@ from torch import nn
 
 from bal.backbones import Classifier, ClassifierTraining
 from bal.calibration import conformal_threshold, rows_needed
-from bal.detectors import DETECTORS, KNN, Detector, FeatureDetector, load_detector, make_detector, save_detector
+from bal.detectors import DETECTORS, KNN, Detector, FeatureDetector, load, make_detector
 from bal.detectors.registry import detector_class
 from bal.discrimination import GANTraining
 from bal.errors import BalError, BalWarning, CalibrationError, DataError, NotFittedError, SettingsError, ShapeError, StorageError
@@ -161,9 +161,9 @@ def test_predictions_are_classes_or_minus_one_with_a_confidence_that_rises_with_
 @every_detector
 def test_save_and_load_give_the_same_scores(name, inputs, classifier, fitted, tmp_path):
     known, _, unknown = inputs
-    path = tmp_path / "detector.safetensors"
-    save_detector(fitted[name], path)
-    loaded = load_detector(path, classifier)
+    path = tmp_path / "detector.bal"
+    fitted[name].save(path)
+    loaded = load(path, classifier)
     assert type(loaded) is type(fitted[name])
     assert dataclasses.asdict(loaded) == dataclasses.asdict(fitted[name])
     for x in (known, unknown):
@@ -182,8 +182,8 @@ def test_calibration_chooses_the_threshold_gives_p_values_and_is_saved(name, per
     assert ((answer.p_value > 0) & (answer.p_value <= 1)).all()
     assert np.array_equal(answer.label == -1, answer.p_value <= 0.1)
     assert (answer.label[:150] == -1).sum() <= 15
-    save_detector(detector, tmp_path / "detector.safetensors")
-    loaded = load_detector(tmp_path / "detector.safetensors", classifier)
+    detector.save(tmp_path / "detector.bal")
+    loaded = load(tmp_path / "detector.bal", classifier)
     assert loaded.predict(x).to_structured().tobytes() == answer.to_structured().tobytes()
     assert loaded.calibration_.false_alarms() == detector.calibration_.false_alarms()
     by_hand = detector.predict(x, threshold=-1e300)
@@ -327,8 +327,8 @@ def test_features_alone_go_from_fit_to_calibrated_answers_and_files(name, inputs
     train, held_out = extract(classifier, (known, labels)), extract(classifier, known)
     own = Features(train.f.numpy(), train.logits.numpy(), labels.numpy(), head=train.head)  # arrays, no model
     detector = quick(name).fit_features(own).calibrate(held_out, false_alarm=0.1)
-    save_detector(detector, tmp_path / "d")
-    answer = load_detector(tmp_path / "d").predict(extract(classifier, unknown))
+    detector.save(tmp_path / "d")
+    answer = load(tmp_path / "d").predict(extract(classifier, unknown))
     assert answer.to_structured().tobytes() == detector.predict(extract(classifier, unknown)).to_structured().tobytes()
     assert (answer.label == -1).mean() > 0.5
 
@@ -399,10 +399,10 @@ def test_a_detector_may_be_named_by_its_class():
 
 def test_a_detector_of_another_classifier_is_refused(inputs, fitted, tmp_path):
     """Fault 16."""
-    save_detector(fitted["energy"], tmp_path / "d")
+    fitted["energy"].save(tmp_path / "d")
     other = Classifier(nn.Sequential(nn.Linear(16, 12), nn.Linear(12, 3)))
     with pytest.raises(StorageError, match="another classifier"):
-        load_detector(tmp_path / "d", other)
+        load(tmp_path / "d", other)
 
 
 def test_a_plain_module_is_wrapped(inputs, classifier):
@@ -437,8 +437,8 @@ class Sharpness(FeatureDetector):
 def test_adding_a_detector_takes_one_class_and_one_registry_line(inputs, classifier, monkeypatch, tmp_path):
     monkeypatch.setitem(DETECTORS, "sharpness", Sharpness)
     detector = check_contract("sharpness", inputs, classifier)
-    save_detector(detector, tmp_path / "d")
-    assert np.array_equal(load_detector(tmp_path / "d", classifier).score(inputs[0]), detector.score(inputs[0]))
+    detector.save(tmp_path / "d")
+    assert np.array_equal(load(tmp_path / "d", classifier).score(inputs[0]), detector.score(inputs[0]))
 
 
 def test_knn_refuses_a_k_that_the_bank_does_not_have(inputs, classifier):

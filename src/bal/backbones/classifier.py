@@ -42,6 +42,7 @@ class Classifier:
         self.head_name = find_head(self.model) if head is None else head
         self.head_given = head is not None
         self.head = get_head(self.model, self.head_name)
+        self.source: str | None = None  # the name it was loaded by, for people
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}  # a lock cannot be copied

@@ -6,21 +6,30 @@ from importlib import import_module
 from pathlib import Path
 from pickle import UnpicklingError
 
-import torch
 from torch import Tensor, nn
 
 from bal.backbones.classifier import Classifier
+from bal.backbones.exported import SUFFIX, read_program, restricted_load
 from bal.errors import DataError, StorageError
 
 
 def load_classifier(name: str) -> Classifier:
-    """Call the function called ``package.module:function``; it returns a trained module or a `Classifier`.
+    """The classifier of a .pt2 file, or of the function ``package.module:function``, which returns a module or a `Classifier`.
 
     The current folder is searched too, so that ``my_model:build`` finds ``my_model.py`` there.
     """
+    classifier = Classifier(read_program(Path(name))) if name.endswith(SUFFIX) else call_function(name)
+    classifier.source = name
+    return classifier
+
+
+def call_function(name: str) -> Classifier:
+    """What the function called ``package.module:function`` returns."""
     module, _, function = name.partition(":")
     if not module or not function:
-        raise DataError(f"the classifier must be given as package.module:function, got {name!r}; for example my_model:build")
+        raise DataError(
+            f"the classifier must be package.module:function or a {SUFFIX} file, got {name!r}; for example my_model:build"
+        )
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
@@ -64,7 +73,7 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise StorageError(f"there is no file {path}; give the path of a saved state_dict")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = restricted_load(path)
     except (UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise StorageError(f"{path} holds more than tensors, or is damaged ({reason}); nothing of it was run") from error

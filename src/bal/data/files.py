@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from bal.data.catalog import CATALOG, Split, load_data_set
-from bal.data.folders import Shape, read_image_folder
+from bal.data.folders import Shape, class_folders, read_image_folder
 from bal.data.parquet import read_parquet
 from bal.errors import DataError
 from bal.settings import suggestion
@@ -34,7 +34,7 @@ def load_data(source: str | Path, shape: Shape | None = None, *, split: Split = 
     path = Path(source)
     if separator and not path.exists() and Path(name).is_dir():
         return read_parquet(name, shape, split=part)
-    if path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
+    if is_parquet(path):
         return read_parquet(path, shape)
     if path.is_dir():
         found = read_image_folder(path, shape)
@@ -43,6 +43,18 @@ def load_data(source: str | Path, shape: Shape | None = None, *, split: Split = 
     if hint and not path.exists():
         raise DataError(f"there is no file, folder or data set {name!r}; {hint}")
     return load_npz(path)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a path is a Parquet file or a folder of them."""
+    return path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
+
+
+def class_names_of(source: str | Path) -> tuple[str, ...] | None:
+    """What the classes are called, where the names of folders tell it."""
+    path = Path(source)
+    named = str(source) not in CATALOG and path.is_dir() and not is_parquet(path)
+    return tuple(class_folders(path)) or None if named else None
 
 
 def load_npz(path: str | Path) -> Any:

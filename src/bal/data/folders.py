@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from bal.data.images import decode, fit
 from bal.errors import BalWarning, DataError
+from bal.progress import track
 
 BUDGET = 0.01  # share of files that may be left out
 NAMED = 5  # files that a message names
@@ -58,7 +58,7 @@ def read_image_folder(
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}; give a folder of images, or of one folder for each class")
     if classes is None:
-        classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        classes = class_folders(folder)
         strays = [path for path in files_in(folder, deep=False) if classes]
     else:
         strays = []
@@ -68,7 +68,7 @@ def read_image_folder(
     paths = [path for group in groups for path in group]
     labels = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     outside = {str(path): "lies beside the folders of the classes" for path in strays}
-    items = ((str(path), partial(path.read_bytes)) for path in paths)
+    items = track([(str(path), path.read_bytes) for path in paths], "reading images", len(paths))
     decoded = decode_all(items, shape, crop=crop, budget=budget, where=str(folder), left_out=outside)
     kept = list(decoded.kept)
     return ImageFolder(
@@ -78,6 +78,11 @@ def read_image_folder(
         tuple(paths[i] for i in kept),
         decoded.left_out,
     )
+
+
+def class_folders(folder: Path) -> list[str]:
+    """Names of the sub-folders in sorted order, without hidden ones."""
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def files_in(folder: Path, *, deep: bool = True) -> list[Path]:
@@ -98,21 +103,18 @@ def decode_all(
     left_out: dict[str, str] | None = None,
 ) -> Decoded:
     """Decode named image files into one array; those that cannot be read are left out, up to a share ``budget`` of all."""
-    if shape is not None and (len(shape) not in (2, 3) or (len(shape) == 3 and shape[0] not in (1, 3))):
-        raise DataError(f"image files become (height, width), (1, height, width) or (3, height, width), not {tuple(shape)}")
+    if shape is not None:
+        check_image_shape(shape)
     images: list[NDArray[np.uint8]] = []
     kept: list[int] = []
     left_out = dict(left_out or {})
-    channels = None if shape is None else shape[0] if len(shape) == 3 else 1
     for row, (name, content) in enumerate(items):
         try:
-            image = decode(content(), channels=channels, name=name)
+            image = decode_as(shape, content, name, crop=crop)
         except (DataError, OSError) as error:
             left_out[name] = str(error)
             continue
-        if shape is not None:
-            image = fit(image, (shape[-2], shape[-1]), crop=crop).reshape(shape)
-        elif images:
+        if shape is None and images:
             image = alike(image, images[0], name)
         images.append(image)
         kept.append(row)
@@ -129,6 +131,19 @@ def decode_all(
     if left_out:
         warnings.warn(f"{len(left_out)} of {total} files in {where} were left out: {examples}", BalWarning, stacklevel=3)
     return Decoded(np.stack(images), tuple(kept), left_out)
+
+
+def check_image_shape(shape: Shape) -> None:
+    """Refuse what an image file cannot become."""
+    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[0] not in (1, 3)):
+        raise DataError(f"image files become (height, width), (1, height, width) or (3, height, width), not {tuple(shape)}")
+
+
+def decode_as(shape: Shape | None, content: Content, name: str, *, crop: bool = False) -> NDArray[np.uint8]:
+    """One image file as ``shape``, or as it is."""
+    channels = None if shape is None else shape[0] if len(shape) == 3 else 1
+    image = decode(content(), channels=channels, name=name)
+    return image if shape is None else fit(image, (shape[-2], shape[-1]), crop=crop).reshape(shape)
 
 
 def alike(image: NDArray[np.uint8], first: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:

@@ -4,7 +4,9 @@ Transparent pixels are laid on black; palettes, CMYK and other modes become RGB;
 the rotation in EXIF is applied. Sizes are checked before a pixel is decoded. Resizing is bicubic with antialiasing (Pillow).
 """
 
+import struct
 import warnings
+import zlib
 from io import BytesIO
 
 import numpy as np
@@ -13,6 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bal.errors import DataError
 
+UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, ArithmeticError, struct.error, zlib.error)
 MAX_PIXELS = 50_000_000  # a larger image is refused before it is decoded
 
 
@@ -32,10 +35,11 @@ def decode(content: bytes, *, channels: int | None, name: str = "the image") -> 
             return to_array(ImageOps.exif_transpose(image), channels)
     except Image.DecompressionBombError as error:
         raise TooLargeError(f"{name} has too many pixels ({error}); make it smaller") from error
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+    except UNREADABLE as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{name} is not an image that can be read ({error})") from error
+        reason = "no format is known that begins so" if isinstance(error, UnidentifiedImageError) else error
+        raise DataError(f"{name} is not an image that can be read ({reason})") from error
 
 
 def quiet_open(content: bytes) -> Image.Image:

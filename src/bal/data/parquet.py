@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bal.data.extras import import_extra
 from bal.data.folders import BUDGET, Shape, decode_all
 from bal.errors import DataError
+from bal.progress import track
 
 IMAGE_COLUMNS = ("image", "img", "images", "x", "pixels")
 LABEL_COLUMNS = ("label", "labels", "fine_label", "y", "target")
@@ -68,16 +69,24 @@ def labels_of(names: list[str]) -> list[str]:
 
 def read_images(column: Any, shape: Shape | None, where: str, budget: float) -> tuple[NDArray[Any], list[int]]:
     """The images of a column and the rows they come from."""
+    files = encoded(column)
+    if files is None:
+        return stack_lists(column, shape, where), list(range(len(column)))
+    items = ((f"row {row} of {where}", partial(content_of, value)) for row, value in enumerate(files))
+    decoded = decode_all(track(items, "reading images", len(files)), shape, where=where, budget=budget)
+    return decoded.images, list(decoded.kept)
+
+
+def encoded(column: Any) -> Any | None:
+    """The column of image files, as bytes, in a column of images; None if it holds lists of numbers."""
     types = import_extra("pyarrow").types
     if types.is_struct(column.type) and "bytes" in {field.name for field in column.type}:
         column = import_extra("pyarrow.compute").struct_field(column, "bytes")
     if types.is_binary(column.type) or types.is_large_binary(column.type):
-        items = ((f"row {row} of {where}", partial(content_of, value)) for row, value in enumerate(column))
-        decoded = decode_all(items, shape, where=where, budget=budget)
-        return decoded.images, list(decoded.kept)
+        return column
     if types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type):
-        return stack_lists(column, shape, where), list(range(len(column)))
-    raise DataError(f"the images of {where} are of type {column.type}; expected bytes, {{bytes, path}} or lists of numbers")
+        return None
+    raise DataError(f"images are of type {column.type}; expected bytes, {{bytes, path}} or lists of numbers")
 
 
 def content_of(value: Any) -> bytes:

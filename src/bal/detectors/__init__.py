@@ -3,8 +3,9 @@
 from bal.detectors.aec import AEC
 from bal.detectors.bal import BAL
 from bal.detectors.base import Detector, FeatureDetector, HeadDetector, InputDetector
-from bal.detectors.files import load_detector, save_detector
+from bal.detectors.files import load
 from bal.detectors.geometry import FDBD, NCI, SHE, GradNorm
+from bal.detectors.hub import from_pretrained, push_to_hub
 from bal.detectors.knn import KNN
 from bal.detectors.mahalanobis import Mahalanobis, MahalanobisPlusPlus, RelativeMahalanobis
 from bal.detectors.odin import ODIN
@@ -50,8 +51,9 @@ __all__ = [
     "ViM",
     "VirtualOutliers",
     "detector_name",
-    "load_detector",
+    "from_pretrained",
+    "load",
     "log_max_softmax",
     "make_detector",
-    "save_detector",
+    "push_to_hub",
 ]

@@ -7,9 +7,10 @@ network of its own.
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -54,6 +55,8 @@ class Detector(ABC):
     spec_: InputSpec | None = None
     sizes_: tuple[int, int] | None = None  # m and the number of classes
     calibration_: Calibration | None = None
+    class_names_: tuple[str, ...] | None = None
+    belongs_to_: Mapping[str, Any] | None = None  # how a loaded detector knows its classifier again
     threshold_: Tensor  # scalar, or (classes,) after calibrate(per_class=True)
     ranks_: Tensor  # (1001,) quantiles of the ID training scores
 
@@ -113,6 +116,12 @@ class Detector(ABC):
             return np.exp(scores)
         ranks = self.ranks_.numpy()
         return np.searchsorted(ranks, scores) / len(ranks)
+
+    def save(self, path: str | Path, class_names: Sequence[str] | None = None) -> None:
+        """Write the detector into a directory, or into one file if the name ends in .bal; ``bal.load`` reads it."""
+        from bal.detectors.files import save  # noqa: PLC0415 - files know detectors
+
+        save(self, path, class_names)
 
     def state(self) -> dict[str, Tensor]:
         """Everything that ``fit`` learnt, as named tensors."""
@@ -231,7 +240,7 @@ class FeatureDetector(Detector):
             if self.classifier_ is None:
                 raise NotFittedError(
                     "this detector has no classifier to read inputs with; give Features, fit(classifier, train), or "
-                    "load_detector(path, classifier)"
+                    "bal.load(path, classifier)"
                 )
             data = extract(self.classifier_, data, spec=self.spec_, strict=self.strict, show_progress=False)
         dim, classes = self.sizes_ or (0, 0)

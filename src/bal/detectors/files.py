@@ -1,43 +1,132 @@
-"""A fitted detector as one file: its tensors, its settings, and the fingerprint of the classifier it belongs to."""
+"""A fitted detector on disk: its tensors, its settings, its thresholds, and the mark of the classifier it belongs to.
 
+Schema 2 is a bundle (:mod:`bal.bundles`). Schema 1 was a single safetensors file; it is still read.
+"""
+
+import platform
+import zipfile
+from collections.abc import Sequence
 from dataclasses import asdict, fields, is_dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from torch import nn
+from safetensors import SafetensorError
+from safetensors.torch import load as tensors_of
+from safetensors.torch import save as bytes_of
+from torch import Tensor, nn
 
 from bal._version import __version__
 from bal.backbones import Classifier, as_classifier
+from bal.bundles import Manifest, read_bundle, write_bundle
 from bal.detectors.base import Detector
 from bal.detectors.registry import detector_class, detector_name
-from bal.errors import StorageError
-from bal.storage import load_tensors, save_tensors
+from bal.errors import BalError, DataError, StorageError
+from bal.storage import load_tensors
 
-SCHEMA = 1
+SCHEMA = 2
+TENSORS = "tensors.safetensors"
+LIBRARIES = ("torch", "numpy", "safetensors")
 
 
-def save_detector(detector: Detector, path: str | Path) -> None:
-    """Write a fitted detector, whole or not at all."""
-    settings = {
+def save(detector: Detector, path: str | Path, class_names: Sequence[str] | None = None) -> None:
+    """Write a fitted detector, whole or not at all: into a zip if the name ends in .bal, else into a directory."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in detector.state().items()}
+    if class_names is not None:
+        detector.class_names_ = checked_names(detector, class_names)
+    write_bundle(Path(path), describe(detector), {TENSORS: bytes_of(tensors)})
+
+
+def load(path: str | Path, classifier: Classifier | nn.Module | None = None) -> Detector:
+    """Read a detector; it must belong to ``classifier``, or be used on features alone. Nothing in the file is run."""
+    path = Path(path)
+    classifier = None if classifier is None else as_classifier(classifier)
+    manifest, tensors = read(path)
+    try:
+        if classifier is not None and manifest["classifier"] is not None:
+            check_belongs(path, manifest["classifier"], classifier)
+        detector: Detector = from_settings(detector_class(manifest["detector"]), manifest["settings"])
+        detector.load_state(tensors, classifier)
+    except BalError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise StorageError(f"{path} holds no detector that can be rebuilt ({error}); save it again") from error
+    names = manifest.get("class_names")
+    detector.class_names_ = None if names is None else checked_names(detector, names)
+    detector.belongs_to_ = manifest["classifier"]
+    return detector
+
+
+def read(path: Path) -> tuple[Manifest, dict[str, Tensor]]:
+    """The manifest and the tensors of a detector of any schema, checked by their SHA-256."""
+    if not path.exists():
+        raise StorageError(f"there is no detector {path}; give the path that detector.save() wrote")
+    if path.is_file() and not zipfile.is_zipfile(path):
+        tensors, settings = load_tensors(path)
+        return from_schema_1(path, settings), tensors
+    manifest, parts = read_bundle(path, schema=SCHEMA)
+    try:
+        return manifest, tensors_of(parts[TENSORS])
+    except (SafetensorError, KeyError) as error:
+        raise StorageError(f"{path} holds no tensors that can be read ({error}); save the detector again") from error
+
+
+def from_schema_1(path: Path, settings: Manifest) -> Manifest:
+    """The manifest that a file of schema 1 would have."""
+    if settings.get("schema") != 1:
+        raise StorageError(f"{path} is no detector of schema 1, though a single file; give what detector.save() wrote")
+    mark = settings["classifier"]
+    return {**settings, "versions": {"bal": settings["bal"]}, "classifier": None if mark is None else {"fingerprint": mark}}
+
+
+def describe(detector: Detector) -> Manifest:
+    """What the manifest says beside its parts. Thresholds are for people; those in use are among the tensors."""
+    calibration, spec = detector.calibration_, detector.spec_
+    return {
         "schema": SCHEMA,
-        "bal": __version__,
+        "versions": {"bal": __version__, "python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
         "detector": detector_name(detector),
         "settings": asdict(detector),  # type: ignore[call-overload]
-        "classifier": None if detector.classifier_ is None else detector.classifier_.fingerprint(),
+        "class_names": detector.class_names_,
+        "features": None if detector.sizes_ is None else detector.sizes_[0],
+        "classes": None if detector.sizes_ is None else detector.sizes_[1],
+        "input_shape": None if spec is None else spec.shape,
+        "threshold": detector.threshold_.tolist(),
+        "calibration": None
+        if calibration is None
+        else {"false_alarm": calibration.false_alarm, "rows": [len(rows) for rows in calibration.groups]},
+        "classifier": detector.belongs_to_ if detector.classifier_ is None else mark_of(detector.classifier_),
     }
-    save_tensors(Path(path), detector.state(), settings)
 
 
-def load_detector(path: str | Path, classifier: Classifier | nn.Module | None = None) -> Detector:
-    """Read a detector; it must belong to ``classifier``, or be used on features alone."""
-    classifier = None if classifier is None else as_classifier(classifier)
-    tensors, settings = load_tensors(Path(path))
-    if settings.get("schema") != SCHEMA:
-        raise StorageError(f"{path} has schema {settings.get('schema')}, this bal reads schema {SCHEMA}; update bal or fit again")
-    if classifier is not None and settings["classifier"] not in (None, classifier.fingerprint()):
-        raise StorageError(f"{path} was fitted on another classifier (its weights differ); load that one, or fit again")
-    detector: Detector = from_settings(detector_class(settings["detector"]), settings["settings"])
-    return detector.load_state(tensors, classifier)
+def mark_of(classifier: Classifier) -> dict[str, str | None]:
+    """By what a classifier is known again: the digest of its weights, its preprocessing in words, the name it was called by."""
+    preprocess = None if classifier.preprocess is None else repr(classifier.preprocess)
+    return {"fingerprint": classifier.fingerprint(), "preprocess": preprocess, "source": classifier.source}
+
+
+def check_belongs(path: Path, mark: dict[str, str | None], classifier: Classifier) -> None:
+    """Refuse a classifier with other weights or another preprocessing than the detector was fitted on."""
+    here = mark_of(classifier)
+    hint = f", {mark['source']}" if mark.get("source") else ""
+    if mark["fingerprint"] != here["fingerprint"]:
+        raise StorageError(
+            f"{path} was fitted on another classifier (its weights or those of its preprocessing differ); "
+            f"load that one{hint}, or fit again"
+        )
+    if mark.get("preprocess", here["preprocess"]) != here["preprocess"]:
+        raise StorageError(
+            f"{path} was fitted with the preprocessing {mark['preprocess']}, this classifier has {here['preprocess']}; "
+            f"load the same one{hint}, or fit again"
+        )
+
+
+def checked_names(detector: Detector, names: Sequence[str]) -> tuple[str, ...]:
+    """One name for each class."""
+    _, classes = detector.sizes_ or (0, 0)
+    if isinstance(names, str) or len(names) != classes or not all(isinstance(name, str) for name in names):
+        raise DataError(f"class_names must be {classes} words, one for each class in the order of the classifier, got {names!r}")
+    return tuple(names)
 
 
 def from_settings(kind: type[Any], settings: dict[str, Any]) -> Any:

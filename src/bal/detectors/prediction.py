@@ -8,9 +8,10 @@ import csv
 import io
 import json
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from bal.errors import DataError
 from bal.storage import write_atomically
 
 OOD = -1
+
+Columns: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,7 @@ class Prediction:
 
     def write(self, path: str | Path) -> None:
         """Write .parquet, .csv or .jsonl, whole or not at all."""
-        path = Path(path)
-        if path.suffix not in WRITERS:
-            raise DataError(f"cannot write {path.name}: its name must end in {', '.join(WRITERS)}")
-        write_atomically(path, WRITERS[path.suffix](self))
+        write_table(self.columns(), Path(path))
 
 
 def present(value: Any) -> Any:
@@ -65,38 +65,46 @@ def present(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def records(prediction: Prediction) -> list[tuple[Any, ...]]:
+def records(columns: Columns) -> Iterator[tuple[Any, ...]]:
     """Rows of plain Python values, None where a number is missing."""
-    columns = (map(present, column.tolist()) for column in prediction.columns().values())
-    return list(zip(*columns, strict=True))
+    return zip(*(map(present, column.tolist()) for column in columns.values()), strict=True)
 
 
-def to_json_lines(prediction: Prediction) -> bytes:
+def to_json_lines(columns: Columns) -> bytes:
     """One JSON object a line."""
-    names = list(prediction.columns())
-    lines = (json.dumps(dict(zip(names, row, strict=True)), allow_nan=False) + "\n" for row in records(prediction))
+    names = list(columns)
+    lines = (json.dumps(dict(zip(names, row, strict=True)), allow_nan=False) + "\n" for row in records(columns))
     return "".join(lines).encode()
 
 
-def to_csv(prediction: Prediction) -> bytes:
+def to_csv(columns: Columns) -> bytes:
     """Comma-separated, with a header; numbers in full precision."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(prediction.columns())
-    writer.writerows(records(prediction))
+    writer.writerow(columns)
+    writer.writerows(records(columns))
     return text.getvalue().encode()
 
 
-def to_parquet(prediction: Prediction) -> bytes:
+def to_parquet(columns: Columns) -> bytes:
     """A Parquet file; needs pyarrow, of the extra ``data``."""
     arrow, parquet = import_extra("pyarrow"), import_extra("pyarrow.parquet")
-    columns = {
-        name: arrow.array(column, mask=~np.isfinite(column) if column.dtype == np.float64 else None)
-        for name, column in prediction.columns().items()
+    table = {
+        name: arrow.array(column.tolist(), arrow.string())
+        if column.dtype == object
+        else arrow.array(column, mask=~np.isfinite(column) if column.dtype == np.float64 else None)
+        for name, column in columns.items()
     }
     sink = io.BytesIO()
-    parquet.write_table(arrow.table(columns), sink)
+    parquet.write_table(arrow.table(table), sink)
     return sink.getvalue()
 
 
 WRITERS = {".parquet": to_parquet, ".csv": to_csv, ".jsonl": to_json_lines}
+
+
+def write_table(columns: Columns, path: Path) -> None:
+    """Write columns of numbers, booleans or words (dtype object) as .parquet, .csv or .jsonl, whole or not at all."""
+    if path.suffix not in WRITERS:
+        raise DataError(f"cannot write {path.name}: its name must end in {', '.join(WRITERS)}")
+    write_atomically(path, WRITERS[path.suffix](columns))

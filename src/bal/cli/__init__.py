@@ -1,0 +1,62 @@
+"""The command line. torch is imported inside commands, so that help is quick."""
+
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+
+from bal._version import __version__
+from bal.cli.compare import Compare
+from bal.cli.data import DataCommand
+from bal.cli.demo import Demo
+from bal.cli.evaluate import Evaluate
+from bal.cli.fit import Calibrate, Fit
+from bal.cli.info import Info
+from bal.cli.reproduce import Reproduce
+from bal.cli.score import Score
+from bal.errors import BalError
+
+
+@dataclass(frozen=True)
+class Version:
+    """Print the version."""
+
+    def __call__(self) -> None:
+        """Run it."""
+        Console().print(f"bal {__version__}", highlight=False)
+
+
+Command = (
+    Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Fit, tyro.conf.subcommand("fit")]
+    | Annotated[Calibrate, tyro.conf.subcommand("calibrate")]
+    | Annotated[Score, tyro.conf.subcommand("score")]
+    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Info, tyro.conf.subcommand("info")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[DataCommand, tyro.conf.subcommand("data")]
+    | Annotated[Version, tyro.conf.subcommand("version")]
+)  # fmt: skip
+
+
+def main() -> None:
+    """Entry point: 0 when all went well, 1 on an error that says what to do, 2 on wrong arguments."""
+    command = tyro.cli(Command, prog="bal", description="Teach a trained classifier to say: I don't know this.")
+    warnings.showwarning = show_warning
+    try:
+        command()
+    except BalError as error:
+        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning as a sentence, without the place in the code that it came from."""
+    Console(stderr=True).print(f"[yellow]warning:[/yellow] {escape(str(message))}", highlight=False)

@@ -1,0 +1,6 @@
+"""python -m bal.cli."""
+
+from bal.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What several commands share. torch is imported inside commands, so that help is quick."""
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bal.errors import DataError
+from bal.settings import check_seed
+
+if TYPE_CHECKING:
+    from bal.detectors import Detector
+    from bal.experiments import Standing
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Refuse seeds that cannot be used, before anything is trained."""
+    if not seeds:
+        raise DataError("--seeds needs at least one whole number, for example --seeds 0 1 2")
+    for seed in seeds:
+        check_seed(seed)
+    if len(set(seeds)) != len(seeds):
+        raise DataError(f"--seeds must differ from each other, got {' '.join(map(str, seeds))}")
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be written to, before anything is trained."""
+    from bal.storage import write_atomically  # noqa: PLC0415
+
+    probe = folder / ".bal"
+    write_atomically(probe, b"")
+    probe.unlink()
+
+
+def make_console() -> Console:
+    """Standard output; a log has room for a wide table."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = 140
+    return console
+
+
+def print_plainly(console: Console, line: str) -> None:
+    """A line as it is, without markup."""
+    console.print(escape(line), highlight=False)
+
+
+def print_ranking(console: Console, standings: "Sequence[Standing]", out: Path) -> None:
+    """The table of all detectors and where the files are."""
+    from bal.report import ranking_table  # noqa: PLC0415
+
+    content = ranking_table(standings)
+    table = Table(title="mean ± standard deviation over seeds, in per cent")
+    for index, name in enumerate(content.header):
+        table.add_column(name, justify="right" if index else "left")
+    for r, row in enumerate(content.rows):
+        table.add_row(*(f"[bold]{escape(cell)}[/bold]" if (r, c) in content.best else escape(cell) for c, cell in enumerate(row)))
+    console.print(table)
+    console.print(escape(f"results: {out / 'results.json'}\nreport:  {out / 'report.html'}"), highlight=False)
+
+
+def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
+    """Names and values, one pair a line."""
+    console = make_console()
+    for name, value in pairs:
+        console.print(escape(f"{name:14s} {value}"), highlight=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on standard output; a number that is not finite is null."""
+    sys.stdout.write(json.dumps(without_nan(value), indent=1, allow_nan=False) + "\n")
+
+
+def without_nan(value: Any) -> Any:
+    """The value with null for NaN and Infinity, which are no JSON."""
+    if isinstance(value, dict):
+        return {name: without_nan(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def named_sources(items: Sequence[str]) -> dict[str, str]:
+    """DATA by name, of NAME=DATA or of DATA alone, whose name is that of its file."""
+    sources: dict[str, str] = {}
+    for item in items:
+        name, separator, source = item.partition("=")
+        if not separator:
+            name, source = Path(item).stem, item
+        if name in sources:
+            raise DataError(f"two OOD sets are called {name!r}; give each a name of its own: --ood NAME=DATA")
+        sources[name] = source
+    return sources
+
+
+def load_with_classifier(path: Path, classifier: str | None) -> "Detector":
+    """The detector with the classifier to read inputs by; a detector's file names one, but only a person may have it run."""
+    from bal.backbones import load_classifier  # noqa: PLC0415
+    from bal.detectors import load  # noqa: PLC0415
+
+    if classifier is None:
+        mark = load(path).belongs_to_ or {}
+        known = mark.get("source") or "package.module:function"
+        raise DataError(f"{path} reads inputs by a classifier; name it: --classifier {known}")
+    return load(path, load_classifier(classifier))
+
+
+def load_inputs(detector: "Detector", source: str) -> Any:
+    """DATA in the shape that the detector was fitted on."""
+    from bal.data import load_data  # noqa: PLC0415
+
+    return load_data(source, None if detector.spec_ is None else detector.spec_.shape)
+
+
+def with_bar(detector: "Detector", data: Any) -> Any:
+    """The features of the data, extracted under a progress bar; the data itself for a detector that needs it."""
+    from bal.detectors import FeatureDetector  # noqa: PLC0415
+    from bal.features import extract  # noqa: PLC0415
+
+    if not isinstance(detector, FeatureDetector) or detector.classifier_ is None:
+        return data
+    return extract(detector.classifier_, data, spec=detector.spec_)

@@ -1,0 +1,128 @@
+"""bal fit and bal calibrate."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from bal.cli.common import check_folder, load_inputs, load_with_classifier, print_json, print_pairs, with_bar
+from bal.errors import DataError
+from bal.settings import check_seed
+
+if TYPE_CHECKING:
+    from bal.detectors import Detector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """Learn the boundary of your classifier's known classes, calibrate it on held-out data, and save the detector.
+
+    DATA is an .npz file, a .parquet file or a folder of them, a folder of images with one folder for each class, or a name of
+    `bal data list` such as cifar10:train.
+
+    Example: bal fit --classifier my_model:build --train photos/train --shape 3 224 224 --calibrate photos/held-out --out detector
+    """
+
+    classifier: str
+    """package.module:function that returns your trained network, or a .pt2 file of torch.export."""
+    train: str
+    """DATA with labels: ID data to fit on."""
+    out: Path
+    """Where the detector goes: a directory, or one file if the name ends in .bal."""
+    detector: str = "BAL"
+    """Name of the detector; `bal compare` ranks them on your data."""
+    calibrate: str | None = None
+    """DATA to choose the threshold by: ID data that neither the classifier nor the detector has seen. Labels are not used."""
+    false_alarm: float = 0.05
+    """With --calibrate: how much of new ID data may be rejected."""
+    per_class: bool = False
+    """With --calibrate: a threshold of its own for each predicted class."""
+    shape: tuple[int, ...] = ()
+    """Channels, height and width that image files are resized to; needed when their sizes differ."""
+    seed: int | None = None
+    """Of every random number, for detectors that draw any."""
+    json: bool = False
+    """Print the outcome as JSON."""
+
+    def __call__(self) -> None:
+        """Run it."""
+        if self.seed is not None:
+            check_seed(self.seed)
+        if self.per_class and self.calibrate is None:
+            raise DataError("--per-class needs --calibrate DATA, which the thresholds are chosen by")
+        check_folder(self.out.absolute().parent)
+        from bal.backbones import load_classifier  # noqa: PLC0415 - torch is slow to import
+        from bal.data import load_data  # noqa: PLC0415
+        from bal.data.files import class_names_of  # noqa: PLC0415
+        from bal.detectors import make_detector  # noqa: PLC0415
+
+        network = load_classifier(self.classifier)  # first: it may register detectors of its own
+        detector = make_detector(self.detector)
+        if self.seed is not None:
+            if not hasattr(detector, "seed"):
+                raise DataError(f"{self.detector} draws no random numbers, so it has no --seed; leave it out")
+            detector = make_detector(self.detector, seed=self.seed)
+        detector.fit(network, load_data(self.train, self.shape or None, split="train"))
+        if self.calibrate is not None:
+            data = with_bar(detector, load_inputs(detector, self.calibrate))
+            detector.calibrate(data, false_alarm=self.false_alarm, per_class=self.per_class)
+        detector.save(self.out, class_names_of(self.train))
+        tell(detector, self.out, json=self.json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrate:
+    """Choose the threshold of a saved detector by held-out ID data, and save it again.
+
+    New data like it is rejected with a probability of --false-alarm at most; nothing is promised about OOD data.
+
+    Example: bal calibrate detector --classifier my_model:build --data photos/held-out --false-alarm 0.05
+    """
+
+    detector: tyro.conf.Positional[Path]
+    """What `bal fit` wrote."""
+    data: str
+    """DATA: ID data that neither the classifier nor the detector has seen. Labels are not used."""
+    classifier: str | None = None
+    """package.module:function or .pt2 file, as for `bal fit`."""
+    false_alarm: float = 0.05
+    """How much of new ID data may be rejected."""
+    per_class: bool = False
+    """A threshold of its own for each predicted class."""
+    json: bool = False
+    """Print the outcome as JSON."""
+
+    def __call__(self) -> None:
+        """Run it."""
+        detector = load_with_classifier(self.detector, self.classifier)
+        data = with_bar(detector, load_inputs(detector, self.data))
+        detector.calibrate(data, false_alarm=self.false_alarm, per_class=self.per_class).save(self.detector)
+        tell(detector, self.detector, json=self.json)
+
+
+def tell(detector: "Detector", path: Path, *, json: bool) -> None:
+    """Say what was saved, and what to expect of its thresholds."""
+    from bal.detectors import detector_name  # noqa: PLC0415
+
+    alarms = [] if detector.calibration_ is None else detector.calibration_.false_alarms()
+    if json:
+        said: dict[str, Any] = {"path": str(path), "detector": detector_name(detector), "class_names": detector.class_names_}
+        print_json({**said, "threshold": detector.threshold_.tolist(), "false_alarms": [alarm._asdict() for alarm in alarms]})
+        return
+    print_pairs([("detector", f"{path} ({detector_name(detector)})"), *threshold_lines(detector)])
+
+
+def threshold_lines(detector: "Detector") -> list[tuple[str, object]]:
+    """The thresholds in words."""
+    calibration = detector.calibration_
+    if calibration is None:
+        return [("threshold", f"{detector.threshold_.item():g}, which keeps 95 % of the training rows; not calibrated")]
+    lines: list[tuple[str, object]] = [("false alarms", f"at most {calibration.false_alarm:g} of new ID data, on average")]
+    names = detector.class_names_ or tuple(f"class {c}" for c in range(len(calibration.groups)))
+    thresholds = detector.threshold_.reshape(-1).tolist()
+    for c, (threshold, alarm) in enumerate(zip(thresholds, calibration.false_alarms(), strict=True)):
+        name = names[c] if calibration.per_class else "threshold"
+        told = f"by {alarm.rows} rows; this calibration: {alarm.low:.3f} to {alarm.high:.3f} with 95 % confidence"
+        lines.append((name, f"{threshold:g}, {told}"))
+    return lines

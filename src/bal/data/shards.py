@@ -1,0 +1,209 @@
+"""Inputs of any size as a stream: shards with a name and a known number of rows, read a few rows at a time.
+
+A folder of images has a shard for every so many files of each of its folders, in the order of their names; a Parquet file one for
+each row group; an .npz one for every so many rows. A shard must be read before the next one is taken, or not at all.
+"""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bal.data.extras import import_extra
+from bal.data.files import INPUT_NAMES, is_parquet
+from bal.data.folders import Content, Shape, check_image_shape, decode_as
+from bal.data.parquet import IMAGE_COLUMNS, content_of, encoded, parquet_files, pick, stack_lists
+from bal.errors import DataError
+
+BLOCK = 256  # rows in memory at a time
+MAX_BYTES = 1 << 28  # of one image file
+READ_AHEAD = 1 << 20  # bytes of a Parquet column that are read at a time
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows: their names, why some of them cannot be read, and the inputs of all others."""
+
+    names: list[str]
+    errors: list[str | None]
+    inputs: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """``identity`` changes when the input does; ``blocks`` reads the rows, image files as the given shape."""
+
+    name: str
+    rows: int
+    identity: str
+    blocks: Callable[[Shape], Iterator[Block]]
+
+
+def find_shards(sources: Sequence[str | Path], *, rows: int) -> Iterator[Shard]:
+    """The shards of folders, .parquet and .npz files, in an order that is always the same."""
+    paths = {Path(source).resolve().name: Path(source) for source in sources}
+    if len(paths) != len(sources):
+        raise DataError("two inputs have the same name, so their rows could not be told apart; give each a name of its own")
+    for name, path in paths.items():
+        if is_parquet(path):
+            for file in parquet_files(path):
+                yield from parquet_shards(file, name if path.is_file() else f"{name}/{file.name}")
+        elif path.is_dir():
+            yield from image_shards(path, name, rows)
+        elif path.is_file():
+            yield from npz_shards(path, name, rows)
+        else:
+            raise DataError(f"there is no file or folder {path}; give a folder of images, .parquet or .npz")
+
+
+def image_shards(folder: Path, name: str, rows: int) -> Iterator[Shard]:
+    """Every file below a folder but hidden ones, folder by folder."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(item for item in folders if not item.startswith("."))
+        below = Path(name, Path(place).relative_to(folder))
+        chosen = sorted(item for item in files if not item.startswith("."))
+        for start in range(0, len(chosen), rows):
+            some = chosen[start : start + rows]
+            states = [f"{item}:{state_of(Path(place, item))}" for item in some]
+            paths, names = [Path(place, item) for item in some], [printable(below / item) for item in some]
+            read = partial(image_blocks, paths=paths, names=names)
+            yield Shard(f"{printable(below)}/{start // rows:05d}", len(some), digest(*states), read)
+
+
+def image_blocks(shape: Shape, *, paths: list[Path], names: list[str]) -> Iterator[Block]:
+    """Decode the files."""
+    for start in range(0, len(paths), BLOCK):
+        some = slice(start, start + BLOCK)
+        yield decoded(names[some], [partial(read_file, path) for path in paths[some]], shape)
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a plain file; a pipe would wait for ever, a huge file would fill the memory."""
+    if not path.is_file():
+        raise DataError(f"{path} is gone or is no plain file")
+    if (size := path.stat().st_size) > MAX_BYTES:
+        raise DataError(f"{path} has {size:,} bytes, more than {MAX_BYTES:,}, which no image needs")
+    return path.read_bytes()
+
+
+def decoded(names: list[str], contents: Sequence[Content], shape: Shape) -> Block:
+    """Image files as one array; what cannot be read becomes an error of its row."""
+    check_image_shape(shape)
+    images: list[NDArray[np.uint8]] = []
+    errors: list[str | None] = []
+    for name, content in zip(names, contents, strict=True):
+        try:
+            images.append(decode_as(shape, content, name))
+            errors.append(None)
+        except (DataError, OSError) as error:
+            errors.append(str(error))
+    return Block(names, errors, np.stack(images) if images else np.empty((0, *shape), np.uint8))
+
+
+def parquet_shards(path: Path, name: str) -> Iterator[Shard]:
+    """A shard for each row group."""
+    arrow, parquet = import_extra("pyarrow"), import_extra("pyarrow.parquet")
+    try:
+        file = parquet.ParquetFile(path, buffer_size=READ_AHEAD, pre_buffer=False)
+    except (arrow.ArrowException, OSError) as error:
+        raise DataError(f"{path} is not a Parquet file that can be read ({error}); fetch or write it again") from error
+    with file:
+        column, first = pick(file.schema_arrow.names, IMAGE_COLUMNS, path), 0
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            read = partial(parquet_blocks, file=file, group=group, column=column, name=name, first=first)
+            yield Shard(f"{name}/{group:05d}", rows, digest(name, state_of(path), group), read)
+            first += rows
+
+
+def parquet_blocks(shape: Shape, *, file: Any, group: int, column: str, name: str, first: int) -> Iterator[Block]:
+    """Rows of one row group, with their numbers in the file."""
+    arrow = import_extra("pyarrow")
+    try:
+        for batch in file.iter_batches(BLOCK, row_groups=[group], columns=[column], use_threads=False):
+            values, names = batch.column(0), [f"{name}:{first + row}" for row in range(len(batch))]
+            first += len(batch)
+            files = encoded(values)
+            if files is None:
+                yield Block(names, [None] * len(names), stack_lists(values, shape, name))
+            else:
+                yield decoded(names, [partial(content_of, value) for value in files], shape)
+    except (arrow.ArrowException, OSError) as error:
+        raise DataError(f"row group {group} of {name} cannot be read ({error}); fetch or write it again") from error
+
+
+def npz_shards(path: Path, name: str, rows: int) -> Iterator[Shard]:
+    """A shard for every so many rows of the array of inputs, which is read from front to back and never whole."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            member = next((f"{item}.npy" for item in INPUT_NAMES if f"{item}.npy" in archive.namelist()), None)
+            if member is None:
+                raise ValueError(f"it holds {', '.join(archive.namelist())}, none of {', '.join(INPUT_NAMES)}")
+            with archive.open(member) as stream:
+                shape, dtype, start = read_header(stream)
+                array = partial(npz_blocks, stream=stream, start=start, row_shape=shape[1:], dtype=dtype)
+                for index, first in enumerate(range(0, shape[0], rows)):
+                    count = min(rows, shape[0] - first)
+                    read = partial(array, name=name, first=first, count=count)
+                    yield Shard(f"{name}/{index:05d}", count, digest(name, state_of(path), first, count), read)
+    except (zipfile.BadZipFile, ValueError, OSError, EOFError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path} is not an .npz file of plain arrays ({error}); write it with numpy.savez") from error
+
+
+def read_header(stream: IO[bytes]) -> tuple[Shape, np.dtype[Any], int]:
+    """Shape and dtype of an .npy file, and where its numbers begin; objects, which would be unpickled, are refused."""
+    version = np.lib.format.read_magic(stream)
+    read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, by_columns, dtype = read(stream)
+    if dtype.hasobject or by_columns or not shape:
+        raise ValueError(
+            f"its inputs are {dtype} of shape {shape}{' in Fortran order' if by_columns else ''}, not rows of numbers"
+        )
+    return shape, dtype, stream.tell()
+
+
+def npz_blocks(
+    _: Shape, *, stream: IO[bytes], start: int, row_shape: Shape, dtype: np.dtype[Any], name: str, first: int, count: int
+) -> Iterator[Block]:
+    """Rows first to first + count; a later place in the stream is reached by reading on."""
+    size = dtype.itemsize * int(np.prod(row_shape, dtype=np.int64))
+    stream.seek(start + first * size)
+    for row in range(first, first + count, BLOCK):
+        some = min(BLOCK, first + count - row)
+        try:
+            content = stream.read(some * size)
+        except (zipfile.BadZipFile, EOFError, OSError) as error:
+            raise DataError(f"{name} is damaged ({error}); write it again") from error
+        if len(content) != some * size:
+            raise DataError(f"{name} ends before row {row + some}; write it again")
+        inputs = np.frombuffer(content, dtype).reshape(some, *row_shape)
+        yield Block([f"{name}:{row + i}" for i in range(some)], list(repeat(None, some)), inputs)
+
+
+def state_of(path: Path) -> str:
+    """Size and time of change; the file may be gone by now."""
+    try:
+        state = path.stat()
+    except OSError:
+        return "gone"
+    return f"{state.st_size}:{state.st_mtime_ns}"
+
+
+def printable(path: Path) -> str:
+    """A path as text; bytes that are no text are shown as numbers."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def digest(*parts: object) -> str:
+    """SHA-256 of some words."""
+    return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()

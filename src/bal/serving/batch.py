@@ -1,0 +1,217 @@
+"""Score inputs of any size in bounded memory: one output file for each input shard, whole or absent.
+
+The name of an output ends in a key of all that its rows depend on: the detector, and the state of its input. So a rerun does what
+is missing, incomplete or out of date and nothing else, and a kill at any moment costs the shard at work.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bal.data.extras import import_extra
+from bal.data.folders import Shape
+from bal.data.shards import Block, Shard, find_shards
+from bal.data.shards import digest as digest_of
+from bal.detectors import Detector, detector_name
+from bal.detectors.prediction import OOD, WRITERS, write_table
+from bal.errors import BalError, DataError, SettingsError
+from bal.progress import Advance, progress_bar
+from bal.settings import check_choice, check_number
+from bal.storage import digest
+
+ROWS_PER_SHARD = 4096
+COLUMNS = ("input", "label", "class", "confidence", "p_value", "score", "valid", "error")
+OURS = re.compile(r"(.+)\.[0-9a-f]{12}\.(?:parquet|csv|jsonl)")
+
+
+@dataclass
+class Outcome:
+    """What a job came to: all its rows, those that could not be read, shards found done, shards that failed and why."""
+
+    rows: int = 0
+    errors: int = 0
+    rejected: int = 0
+    shards: int = 0
+    found: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def score_stream(
+    detector: Detector,
+    sources: Sequence[str | Path],
+    out: str | Path,
+    *,
+    suffix: str = ".parquet",
+    rows_per_shard: int = ROWS_PER_SHARD,
+    show_progress: bool = True,
+) -> Outcome:
+    """Predict every input of folders, .parquet and .npz files into the folder ``out``, one row for each.
+
+    An input that cannot be read becomes a row with an error and the label -1. A shard that cannot be read, such as a cut Parquet
+    file, is told in the outcome and tried again by the next run.
+    """
+    check_choice("suffix", suffix, tuple(WRITERS))
+    if suffix == ".parquet":
+        import_extra("pyarrow.parquet")  # missing: said before an hour's work
+    check_number("rows_per_shard", rows_per_shard, low=1, whole=True)
+    if detector.spec_ is None or detector.classifier_ is None:
+        raise SettingsError(
+            "this detector cannot read inputs: fit it with a classifier, and load it with bal.load(path, classifier)"
+        )
+    out, mark, outcome = Path(out), identity(detector), Outcome()
+    if inside := [source for source in sources if out.resolve().is_relative_to(Path(source).resolve())]:
+        raise DataError(f"{out} lies inside the inputs {inside[0]}, so its files would be scored too; choose one beside them")
+    plan = {s.name: (output(out, s, mark, suffix), s.rows) for s in find_shards(sources, rows=rows_per_shard)}
+    if not plan:
+        raise DataError(f"there is nothing to score in {', '.join(map(str, sources))}")
+    remove_outdated(out, {name: path for name, (path, _) in plan.items()})
+    with progress_bar("scoring", sum(rows for _, rows in plan.values()), show=show_progress) as advance:
+        for shard in find_shards(sources, rows=rows_per_shard):
+            work(detector, shard, output(out, shard, mark, suffix), outcome, advance)
+    return outcome
+
+
+def work(detector: Detector, shard: Shard, path: Path, outcome: Outcome, advance: Advance) -> None:
+    """Score one shard, unless its output is there and complete."""
+    outcome.shards += 1
+    counted = tally(path)
+    if counted is not None and counted[0] == shard.rows:
+        outcome.found += 1
+        advance(shard.rows)
+    else:
+        try:
+            columns = score_shard(detector, shard, detector.spec_.shape if detector.spec_ else (), advance)
+        except (DataError, OSError) as error:
+            outcome.failed[shard.name] = str(error)
+            return
+        write_table(columns, path)
+        counted = count(columns["label"].tolist(), columns["error"].tolist())
+    outcome.rows, outcome.rejected, outcome.errors = (
+        a + b for a, b in zip((outcome.rows, outcome.rejected, outcome.errors), counted, strict=True)
+    )
+
+
+def score_shard(detector: Detector, shard: Shard, shape: Shape, advance: Advance) -> dict[str, NDArray[Any]]:
+    """The table of one shard."""
+    parts = []
+    for block in shard.blocks(shape):
+        parts.append(score_block(detector, block))
+        advance(len(block.names))
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if len(columns["input"]) != shard.rows:
+        raise DataError(f"{shard.name} changed while it was read; run the job again")
+    return columns
+
+
+def score_block(detector: Detector, block: Block) -> dict[str, NDArray[Any]]:
+    """The rows of a block; those that could not be read are OOD, not valid, and have no score and no p-value."""
+    readable = np.array([error is None for error in block.errors])
+    missing = {"label": OOD, "confidence": 0.0, "p_value": np.nan, "score": -np.inf, "valid": False}
+    columns: dict[str, NDArray[Any]] = {"input": words(block.names)}
+    columns |= {name: np.full(len(readable), value) for name, value in missing.items()}
+    if readable.any():
+        for name, column in detector.predict(block.inputs).columns().items():
+            columns[name][readable] = column
+    if detector.class_names_ is not None:
+        names = dict(enumerate(detector.class_names_))
+        columns["class"] = words([names.get(label) for label in columns["label"].tolist()])
+    columns["error"] = words(block.errors)
+    return {name: columns[name] for name in COLUMNS if name in columns}
+
+
+def words(values: Sequence[str | None]) -> NDArray[Any]:
+    """A column of words, some of them missing."""
+    column = np.empty(len(values), object)
+    column[:] = values
+    return column
+
+
+def identity(detector: Detector) -> str:
+    """What answers depend on beside the inputs; the classifier's part of it was checked when the detector was loaded."""
+    settings = {
+        "detector": detector_name(detector),
+        "settings": asdict(detector),  # type: ignore[call-overload]
+        "names": detector.class_names_,
+        "classifier": None if detector.classifier_ is None else detector.classifier_.fingerprint(),
+    }
+    return digest(detector.state(), settings)
+
+
+def output(out: Path, shard: Shard, mark: str, suffix: str) -> Path:
+    """Where the rows of a shard go."""
+    return out / f"{shard.name}.{digest_of(mark, shard.identity)[:12]}{suffix}"
+
+
+def remove_outdated(out: Path, plan: dict[str, Path]) -> None:
+    """Remove outputs of another detector, of changed inputs or of another format; those of other inputs stop the job."""
+    for path in sorted(out.rglob("*")) if out.is_dir() else []:
+        match = OURS.fullmatch(path.relative_to(out).as_posix())
+        if match is None or path.name.startswith("."):
+            continue
+        if match[1] not in plan:
+            raise DataError(
+                f"{out} holds the scores of {match[1]}, which is not among these inputs; name all inputs of a folder in one "
+                "command, choose another folder, or delete what is out of date"
+            )
+        if path != plan[match[1]]:
+            path.unlink()
+
+
+def tally(path: Path) -> tuple[int, int, int] | None:
+    """How many rows an output has, how many of them are OOD and how many errors; None if it is not there or not whole."""
+    if not path.is_file():
+        return None
+    try:
+        return count(*READERS[path.suffix](path))
+    except (OSError, ValueError, KeyError, TypeError, csv.Error, BalError):
+        return None
+
+
+def count(labels: Sequence[int], errors: Sequence[str | None]) -> tuple[int, int, int]:
+    """Rows, rows that are OOD though readable, errors."""
+    wrong = [bool(error) for error in errors]
+    return len(labels), sum(label == OOD and not bad for label, bad in zip(labels, wrong, strict=True)), sum(wrong)
+
+
+def read_json_lines(path: Path) -> tuple[list[int], list[str | None]]:
+    """Labels and errors of an output."""
+    with path.open() as file:
+        return unzipped((row["label"], row["error"]) for row in map(json.loads, file))
+
+
+def read_csv(path: Path) -> tuple[list[int], list[str | None]]:
+    """Labels and errors of an output."""
+    with path.open(newline="") as file:
+        labels, errors = unzipped((int(row["label"]), row["error"]) for row in csv.DictReader(file))
+    if None in errors:  # the last column of a row that was cut
+        raise ValueError(f"{path} has a row without all its columns")
+    return labels, errors
+
+
+def read_parquet(path: Path) -> tuple[list[int], list[str | None]]:
+    """Labels and errors of an output."""
+    arrow, parquet = import_extra("pyarrow"), import_extra("pyarrow.parquet")
+    try:
+        table = parquet.ParquetFile(path).read(columns=["label", "error"], use_threads=False)
+    except arrow.ArrowException as error:
+        raise ValueError(str(error)) from error
+    return table.column("label").to_pylist(), table.column("error").to_pylist()
+
+
+def unzipped(rows: Iterator[tuple[int, str | None]]) -> tuple[list[int], list[str | None]]:
+    """Two columns of some rows."""
+    labels, errors = [], []
+    for label, error in rows:
+        labels.append(label)
+        errors.append(error)
+    return labels, errors
+
+
+READERS = {".parquet": read_parquet, ".csv": read_csv, ".jsonl": read_json_lines}

@@ -1,0 +1,73 @@
+"""What all commands have in common."""
+
+import math
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from bal import __version__
+from bal.cli.common import without_nan
+from command import bal
+
+COMMANDS = ("demo", "fit", "calibrate", "score", "evaluate", "info", "compare", "reproduce")
+
+
+def test_help_names_the_commands():
+    said = bal("--help").stdout
+    assert all(command in said for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_shows_an_example(command):
+    assert "Example:" in bal(command, "--help").stdout
+
+
+def test_help_takes_less_than_half_a_second_of_processor_time():
+    """And imports no torch, which is in test_package.py; the best of three, for the machine may be busy."""
+    spent = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "bal.cli", "--help"], check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(spent) < 0.5
+
+
+def test_json_has_null_for_numbers_that_are_not_finite():
+    """Fault 4."""
+    assert without_nan({"a": [math.nan, 1.5, (math.inf,)], "b": "NaN"}) == {"a": [None, 1.5, [None]], "b": "NaN"}
+
+
+def test_version():
+    assert bal("version").stdout.strip() == f"bal {__version__}"
+
+
+@pytest.mark.parametrize("arguments", [(), ("no-such-command",), ("demo", "--seeds", "many")])
+def test_wrong_arguments_exit_with_2(arguments):
+    assert bal(*arguments).returncode == 2
+
+
+def test_an_error_is_one_sentence_and_exit_1(tmp_path):
+    result = bal("demo", "--seeds", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "at least one whole number" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [(("-1",), "from 0 to"), (("0", "0"), "differ from each other"), (("99999999999999999999999",), "from 0 to")],
+)
+def test_seeds_that_cannot_be_used_are_refused_before_anything_is_trained(tmp_path, seeds, words):
+    result = bal("demo", "--seeds", *seeds, cwd=tmp_path)
+    assert result.returncode == 1
+    assert words in result.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_trained(tmp_path):
+    (tmp_path / "file[bold]").write_text("")
+    result = bal("demo", "--out", "file[bold]/x", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "cannot write file[bold]/x" in result.stderr.replace("\n", "")

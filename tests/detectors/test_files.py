@@ -1,0 +1,205 @@
+"""Detectors on disk. That every detector survives the round trip is in test_contract.py."""
+
+import copy
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import bal
+from bal.bundles import MANIFEST, write_bundle
+from bal.detectors import make_detector
+from bal.detectors.files import SCHEMA, describe, read
+from bal.errors import DataError, StorageError
+from killing import killed_after
+
+
+@pytest.fixture
+def detector(tiny_classifier, tiny_images):
+    return make_detector("energy", temperature=2.0).fit(tiny_classifier, tiny_images, show_progress=False)
+
+
+@pytest.mark.parametrize("name", ["detector", "detector.bal"])
+def test_names_settings_and_thresholds_come_back(detector, tiny_classifier, tiny_images, tmp_path, name):
+    detector.calibrate(tiny_images[0], false_alarm=0.1)
+    detector.save(tmp_path / name, class_names=["a", "b", "c"])
+    again = bal.load(tmp_path / name, tiny_classifier)
+    assert again.class_names_ == ("a", "b", "c")
+    assert again.temperature == 2.0
+    assert again.predict(tiny_images[0]).to_structured().tobytes() == detector.predict(tiny_images[0]).to_structured().tobytes()
+    again.save(tmp_path / "copy.bal")
+    assert read(tmp_path / "copy.bal")[0]["class_names"] == ["a", "b", "c"], "names are kept"
+
+
+def test_the_manifest_tells_people_what_is_inside(detector, tiny_images, tmp_path):
+    detector.calibrate(tiny_images[0], false_alarm=0.1).save(tmp_path / "d")
+    manifest = json.loads((tmp_path / "d" / MANIFEST).read_text())
+    assert (manifest["schema"], manifest["detector"], manifest["settings"]) == (SCHEMA, "energy", {"temperature": 2.0})
+    assert (manifest["features"], manifest["classes"], manifest["input_shape"]) == (6, 3, [1, 4, 4])
+    assert manifest["calibration"] == {"false_alarm": 0.1, "rows": [60]}
+    assert manifest["threshold"] == detector.threshold_.item()
+    assert {"bal", "python", "torch", "numpy", "safetensors"} == manifest["versions"].keys()
+    assert len(manifest["parts"]["tensors.safetensors"]["sha256"]) == 64
+
+
+def test_an_unfitted_detector_is_not_saved(tmp_path):
+    with pytest.raises(bal.errors.NotFittedError):
+        make_detector("energy").save(tmp_path / "d")
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("names", [["a"], "abc", [1, 2, 3], []])
+def test_class_names_must_be_one_for_each_class(detector, tmp_path, names):
+    with pytest.raises(DataError, match="class_names must be 3 words"):
+        detector.save(tmp_path / "d", class_names=names)
+
+
+def test_another_classifier_or_preprocessing_is_refused(detector, tiny_model, tmp_path):
+    """Fault 16."""
+    detector.save(tmp_path / "d")
+    other = copy.deepcopy(tiny_model)
+    with torch.no_grad():
+        other[0].bias[0] += 1e-6
+    with pytest.raises(StorageError, match=r"another classifier.*fit again"):
+        bal.load(tmp_path / "d", other)
+    with pytest.raises(StorageError, match="another classifier"):
+        bal.load(tmp_path / "d", bal.Classifier(tiny_model, preprocess=bal.Normalise((0.5,), (0.5,))))
+    with pytest.raises(StorageError, match=r"the preprocessing None, this classifier has Sigmoid\(\)"):
+        bal.load(tmp_path / "d", bal.Classifier(tiny_model, preprocess=nn.Sigmoid()))
+
+
+def test_a_detector_loaded_without_its_classifier_still_knows_it(detector, tiny_model, tmp_path):
+    """Fault 16: to load for features alone and save again must not wash the mark off."""
+    detector.save(tmp_path / "d")
+    bal.load(tmp_path / "d").save(tmp_path / "again")
+    other = copy.deepcopy(tiny_model)
+    with torch.no_grad():
+        other[0].bias[0] += 1
+    with pytest.raises(StorageError, match="another classifier"):
+        bal.load(tmp_path / "again", other)
+    assert bal.load(tmp_path / "again", tiny_model).classifier_ is not None
+
+
+def schema_1_world():
+    """The classifier and the rows that schema1.safetensors, written by bal 0.1.0 before schema 2, was made with."""
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    with torch.no_grad():
+        for i, p in enumerate(model.parameters()):
+            p.copy_(torch.linspace(-1, 1, p.numel()).reshape(p.shape) + 0.1 * i)
+    return model, torch.sin(torch.arange(160.0)).reshape(40, 4)
+
+
+def test_a_file_of_schema_1_is_read_and_saved_as_schema_2(tmp_path):
+    """Faults 16 and 17."""
+    model, x = schema_1_world()
+    old = bal.load(Path(__file__).with_name("schema1.safetensors"), model)
+    assert old.temperature == 2.0
+    np.testing.assert_allclose(old.score(x[:3]), [4.583818638461594, 2.892481511730352, 2.25756248041946], rtol=1e-6)
+    assert old.threshold_.item() == 1.9431443590830684
+    assert old.calibration_.false_alarm == 0.1
+    old.save(tmp_path / "new")
+    assert read(tmp_path / "new")[0]["schema"] == 2
+    assert bal.load(tmp_path / "new", model).score(x).tobytes() == old.score(x).tobytes()
+    with torch.no_grad():
+        model[0].bias[0] += 1
+    with pytest.raises(StorageError, match="another classifier"):
+        bal.load(Path(__file__).with_name("schema1.safetensors"), model)
+
+
+def test_a_newer_schema_is_refused_and_so_is_a_single_file_of_another_kind(detector, tmp_path):
+    """Fault 17."""
+    write_bundle(tmp_path / "d", {**describe(detector), "schema": SCHEMA + 1}, {"tensors.safetensors": b""})
+    with pytest.raises(StorageError, match="update bal"):
+        bal.load(tmp_path / "d")
+    bal.storage.save_tensors(tmp_path / "cache", {"f": torch.zeros(1)})
+    with pytest.raises(StorageError, match="no detector of schema 1"):
+        bal.load(tmp_path / "cache")
+    with pytest.raises(StorageError, match="there is no detector"):
+        bal.load(tmp_path / "none")
+
+
+class Bomb:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def __reduce__(self):
+        return os.mkdir, (self.folder,)
+
+
+def test_a_pickle_is_refused_under_any_name(tmp_path):
+    """Fault 10: no reader here unpickles, and there is no fallback that does."""
+    bomb = Bomb(tmp_path / "ran")
+    torch.save({"a": bomb}, tmp_path / "zip.bal")  # torch.save writes a zip
+    (tmp_path / "plain.bal").write_bytes(__import__("pickle").dumps(bomb))
+    for name in ("zip.bal", "plain.bal"):
+        with pytest.raises(StorageError):
+            bal.load(tmp_path / name)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"detector": "no such"},
+        {"detector": "BAL"},
+        {"settings": {}},
+        {"settings": {"temperature": "hot"}},
+        {"settings": None},
+        {"class_names": ["a"]},
+        {"classifier": {}},
+    ],
+)
+def test_a_manifest_that_lies_under_a_right_seal_is_refused(detector, tiny_classifier, tmp_path, change):
+    """Fault 11: whoever forges a bundle gets an error, not a crash and not a detector of another kind."""
+    from safetensors.torch import save
+
+    manifest = {**json.loads(json.dumps(describe(detector))), **change}
+    write_bundle(tmp_path / "d", manifest, {"tensors.safetensors": save(detector.state())})
+    with pytest.raises(bal.errors.BalError):
+        bal.load(tmp_path / "d", tiny_classifier)
+
+
+def test_tensors_that_lie_in_their_own_header_are_refused(detector, tmp_path):
+    """Fault 11: the digest is that of the damaged part, so only the header can tell."""
+    content = bytearray(__import__("safetensors.torch").torch.save(detector.state()))
+    content[:8] = (2**40).to_bytes(8, "little")
+    write_bundle(tmp_path / "d", describe(detector), {"tensors.safetensors": bytes(content)})
+    with pytest.raises(StorageError, match="no tensors that can be read"):
+        bal.load(tmp_path / "d")
+
+
+@pytest.mark.parametrize("name", ["detector", "detector.bal"])
+def test_kill_9_at_25_random_moments_of_saving_leaves_one_whole_detector(detector, tiny_images, tmp_path, rng, name):
+    """Fault 12."""
+    path = tmp_path / name
+    strict, lax = (copy.deepcopy(detector).calibrate(tiny_images[0], false_alarm=rate) for rate in (0.5, 0.05))
+    thresholds = {d.threshold_.item() for d in (strict, lax)}
+    strict.save(path)
+
+    def save_for_ever():
+        while True:
+            lax.save(path)
+            strict.save(path)
+
+    for _ in range(25):
+        assert killed_after(rng.uniform(0, 0.04), save_for_ever)
+        loaded = bal.load(path)
+        assert loaded.threshold_.item() in thresholds
+        assert loaded.calibration_.threshold() == loaded.threshold_.item(), "parts of one save only"
+    lax.save(path)
+    assert len(list((path if path.is_dir() else tmp_path).iterdir())) == (2 if path.is_dir() else 1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_said(detector, tmp_path):
+    """Fault 13."""
+    tmp_path.chmod(0o500)
+    with pytest.raises(StorageError, match="cannot write"):
+        detector.save(tmp_path / "d")
+    tmp_path.chmod(0o700)
