@@ -24,5 +24,6 @@ def test_reproduce_says_what_it_lacks_and_leaves_it_blank(tmp_path):
 
 def test_reproduce_refuses_what_it_does_not_know(tmp_path):
     assert bal("reproduce", "table9", cwd=tmp_path).returncode == 2
+    assert "name at least one table or figure" in bal("reproduce", cwd=tmp_path).stderr
     assert "Example: BAL_DATA" in bal("reproduce", "--help").stdout
     assert bal("reproduce", "fig5", "--seeds", "0", cwd=tmp_path).returncode == 1

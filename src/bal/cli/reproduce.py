@@ -38,6 +38,8 @@ class Reproduce:
 
     def __call__(self) -> None:
         """Run it."""
+        if not self.experiments:
+            raise DataError("name at least one table or figure, or all; for example: bal reproduce table1 fig5")
         check_number("seeds", self.seeds, low=1, whole=True)
         check_folder(self.out)
         from bal.experiments.networks import Store  # noqa: PLC0415
