@@ -52,6 +52,11 @@ class StudyRun:
         """Mean AUROC against the true OOD sets."""
         return float(np.mean([auroc for auroc, _ in self.oods.values()]))
 
+    @property
+    def fpr95(self) -> float:
+        """Mean FPR95 against the true OOD sets."""
+        return float(np.mean([fpr95 for _, fpr95 in self.oods.values()]))
+
 
 @dataclass(frozen=True)
 class StudyBench:
