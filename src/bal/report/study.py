@@ -75,8 +75,8 @@ def write_study(runs: Sequence[StudyRun], settings: Mapping[str, Any], folder: P
         Section(
             "Variants",
             [
-                "Per cent, the best against stand-ins first: nothing else may choose. In the columns of networks: stand-ins / true "
-                "AUROC ± deviation over seeds."
+                "Per cent, the best against stand-ins first: nothing else may choose. In the columns of networks: stand-ins / "
+                "true AUROC ± deviation over seeds."
             ],
             table=variant_table(runs),
         ),
