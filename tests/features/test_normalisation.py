@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -5,11 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bal.errors import BalError
-from bal.features import class_means, make_normalisation
-from bal.features.normalisation import SHRINKAGE
+from bal.features import class_means, make_normalisation, within_spread
+from bal.features.normalisation import SHRINKAGE, Residual
 from bal.seeding import make_generator
 
-NAMES = ["identity", "standardise", "l2", "whiten", "l2+standardise", "l2+whiten"]
+NAMES = [
+    "identity",
+    "standardise",
+    "l2",
+    "whiten",
+    "l2+standardise",
+    "l2+whiten",
+    "l2+whiten+residual",
+    "l2+residual+whiten",
+]
 
 
 def skewed(rows=400, dim=6, classes=3, seed=0):
@@ -55,19 +66,22 @@ def test_l2_says_that_it_cannot_be_undone():
 
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 1000), scale=st.sampled_from([1e-6, 1.0, 1e4]))
-def test_every_normalisation_is_finite_even_on_dead_and_repeated_features(name, seed, scale):
+@given(seed=st.integers(0, 1000), scale=st.sampled_from([1e-6, 1.0, 1e4]), length=st.booleans())
+def test_every_normalisation_is_finite_even_on_dead_and_repeated_features(name, seed, scale, length):
     g = make_generator(seed)
     f = scale * torch.relu(torch.randn(10, 6, generator=g))
     f[:, 0], f[3] = 0.0, f[4]  # a dead neuron, a repeated row
-    step = make_normalisation(name, 6).fit(f, torch.arange(10) % 2)
+    step = make_normalisation(name, 6, length=length).fit(f, torch.arange(10) % 2)
     assert torch.isfinite(step(torch.cat([f, torch.zeros(1, 6)]))).all()
 
 
-def test_a_saved_normalisation_gives_the_same_features():
+@pytest.mark.parametrize("name", ["l2+whiten", "l2+whiten+residual", "l2+residual+whiten"])
+@pytest.mark.parametrize("length", [False, True])
+def test_a_saved_normalisation_gives_the_same_features(name, length):
     f, c = skewed()
-    fitted = make_normalisation("l2+whiten", 6).fit(f, c)
-    fresh = make_normalisation("l2+whiten", 6)
+    fitted = make_normalisation(name, 6, length=length).fit(f, c)
+    fresh = make_normalisation(name, 6, length=length)
+    assert fresh(f).shape == (400, 6 + fresh.added)
     fresh.load_state_dict(fitted.state_dict())
     assert torch.equal(fresh(f), fitted(f))
 
@@ -75,3 +89,44 @@ def test_a_saved_normalisation_gives_the_same_features():
 def test_class_means_by_hand():
     f = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]])
     assert class_means(f, torch.tensor([0, 0, 2]), 3).tolist() == [[2.0, 0.0], [0.0, 0.0], [0.0, 5.0]]
+
+
+def test_the_residual_is_the_distance_off_the_principal_plane():
+    """ID features lie in the plane of the first two axes but for a little noise along the third; the fourth never varies."""
+    g = make_generator(0)
+    f = torch.randn(2000, 4, generator=g) * torch.tensor([3.0, 2.0, 0.1, 0.0])
+    c = torch.arange(2000) % 2
+    step = Residual(4).fit(f, c)
+    y = step(f)
+    assert torch.equal(y[:, :4], f)
+    assert torch.equal(step.inverse(y), f)
+    assert y[:, 4].mean().item() == pytest.approx(0, abs=1e-3)
+    assert y[:, 4].std().item() == pytest.approx(within_spread(f, c), rel=1e-2)
+    off = step.distance(torch.tensor([[5.0, -7.0, 0.0, 0.0], [0.0, 0.0, 3.0, 4.0]]) + f.mean(0))
+    assert off.tolist() == pytest.approx([0, 5], abs=0.05)
+
+
+def test_a_residual_that_hardly_varies_is_not_blown_up():
+    f = torch.randn(100, 3, generator=make_generator(0)) * torch.tensor([1.0, 1.0, 0.0])
+    step = Residual(3).fit(f, torch.arange(100) % 2)
+    assert step(torch.tensor([[0.0, 0.0, 1.0]]))[0, 3].item() <= 1 / SHRINKAGE + 1
+
+
+def test_the_length_by_hand():
+    """log|f| is 0, 2 in one class and 4, 6 in the other: mean 3, and 1 off the mean of its class everywhere."""
+    f = torch.tensor([[1.0, 0.0], [0.0, math.e**2], [-(math.e**4), 0.0], [0.0, math.e**6]])
+    y = make_normalisation("l2", 2, length=True).fit(f, torch.tensor([0, 0, 1, 1]))(f)
+    assert y[:, 2].tolist() == pytest.approx([-3, -1, 1, 3])
+    torch.testing.assert_close(y[:, :2], f / f.norm(dim=1, keepdim=True))
+
+
+def test_a_length_that_never_varies_is_not_blown_up():
+    f = torch.nn.functional.normalize(torch.randn(100, 5, generator=make_generator(0)))
+    y = make_normalisation("identity", 5, length=True).fit(f, torch.arange(100) % 2)(f)
+    assert y[:, 5].abs().max().item() < 1e-3
+
+
+def test_the_within_class_spread_against_a_loop():
+    f, c = skewed()
+    squares = [((f[c == k] - f[c == k].mean(0)) ** 2).sum().item() for k in range(3)]
+    assert within_spread(f, c) == pytest.approx(math.sqrt(sum(squares) / f.numel()), rel=1e-5)

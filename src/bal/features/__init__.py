@@ -3,7 +3,7 @@
 from bal.features.cache import Cache, FeatureCache
 from bal.features.extraction import Features, extract, finite_rows
 from bal.features.inputs import InputSpec
-from bal.features.normalisation import NormalisationName, class_means, make_normalisation
+from bal.features.normalisation import NormalisationName, class_means, make_normalisation, within_spread
 from bal.features.trivial import Pairs, TrivialSampler, Uniform, batch_bounds, random_labels
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "finite_rows",
     "make_normalisation",
     "random_labels",
+    "within_spread",
 ]

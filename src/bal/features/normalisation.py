@@ -4,6 +4,7 @@ The paper works on raw features. Uniform samples in the box of raw coordinates t
 has no natural length there; after L2 normalisation and within-class whitening both do (``docs/equations.md``, departure 3).
 """
 
+from collections.abc import Callable
 from typing import Literal, cast
 
 import torch
@@ -12,9 +13,19 @@ from torch.nn import functional as F
 
 from bal.errors import BalError
 
-NormalisationName = Literal["identity", "standardise", "l2", "whiten", "l2+standardise", "l2+whiten"]
+NormalisationName = Literal[
+    "identity",
+    "standardise",
+    "l2",
+    "whiten",
+    "l2+standardise",
+    "l2+whiten",
+    "l2+whiten+residual",
+    "l2+residual+whiten",
+]
 
 SHRINKAGE = 1e-2  # share of the mean eigenvalue added to the within-class covariance
+PRINCIPAL = 0.95  # share of the variance of the ID features that their principal subspace holds
 
 
 class NotInvertibleError(BalError, ValueError):
@@ -22,7 +33,9 @@ class NotInvertibleError(BalError, ValueError):
 
 
 class Step(nn.Module):
-    """A map of features (N, m) to (N, m): ``fit`` reads ID features and labels, calling applies it, ``inverse`` undoes it."""
+    """A map of features (N, m) to (N, m + added): ``fit`` reads ID features and labels, a call applies it, ``inverse`` undoes."""
+
+    added = 0  # coordinates appended to the m that came
 
     def fit(self, f: Tensor, c: Tensor) -> "Step":
         """Learn from ID features (N, m) and their labels (N,)."""
@@ -103,12 +116,92 @@ class Whiten(Affine):
         return self
 
 
+class Residual(Step):
+    r"""Appends the distance off the principal subspace of the ID features, :math:`|(I - P)(f - \bar f)|`, as a last coordinate.
+
+    Beyond the paper. The subspace is the smallest that holds 95 % of the variance, one direction less than all at most. On ID
+    features the coordinate has mean 0 and the spread that the others have within classes (less where it hardly varies). Where it
+    stands among the steps decides which space it is measured in.
+    """
+
+    added = 1
+    shift: Tensor
+    off: Tensor  # I - P
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.zeros(dim))
+        self.register_buffer("off", torch.eye(dim))
+        self.register_buffer("mean", torch.zeros(()))
+        self.register_buffer("scale", torch.ones(()))
+
+    def fit(self, f: Tensor, c: Tensor) -> Step:
+        """The principal subspace by the covariance of all rows, then mean and standard deviation of the distance off it."""
+        self.shift = f.double().mean(0).float()
+        centred = f.double() - self.shift
+        values, vectors = torch.linalg.eigh(centred.T @ centred / len(f))  # ascending
+        left_out = max(int((values.cumsum(0) <= (1 - PRINCIPAL) * values.sum()).sum()), 1)
+        self.off = (vectors[:, :left_out] @ vectors[:, :left_out].T).float()
+        distance, spread = self.distance(f).double(), within_spread(f, c)
+        self.mean = distance.mean().float()
+        self.scale = (spread / distance.std(correction=0).clamp_min(max(SHRINKAGE * spread, 1e-12))).float()
+        return self
+
+    def distance(self, f: Tensor) -> Tensor:
+        """|(I - P)(f - mean)|, (N,)."""
+        return ((f - self.shift) @ self.off).square().sum(1).sqrt()
+
+    def forward(self, f: Tensor) -> Tensor:
+        """F and one coordinate more."""
+        return torch.cat([f, (self.scale * (self.distance(f) - self.mean)).unsqueeze(1)], 1)
+
+    def inverse(self, f: Tensor) -> Tensor:
+        """F without its last coordinate."""
+        return f[:, :-1]
+
+
+class WithLength(Step):
+    r"""Other steps, and as a last coordinate what L2 normalisation throws away: :math:`(\log |f| - \mathrm{mean}) / \sigma`.
+
+    Beyond the paper. The mean is that of all ID features, sigma the pooled standard deviation within classes, 1e-3 at least. Each
+    class has a mean length of its own, which D subtracts with the rest of its class mean.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, steps: Step) -> None:
+        super().__init__()
+        self.steps, self.added = steps, steps.added + 1
+        self.register_buffer("mean", torch.zeros(()))
+        self.register_buffer("std", torch.ones(()))
+
+    def fit(self, f: Tensor, c: Tensor) -> Step:
+        """Fit the steps, and read mean and spread of log|f|."""
+        self.steps.fit(f, c)
+        length = log_length(f.double()).unsqueeze(1)
+        self.mean = length.mean().float()
+        self.std = torch.tensor(max(within_spread(length, c), 1e-3))  # a length that hardly varies tells nothing
+        return self
+
+    def forward(self, f: Tensor) -> Tensor:
+        """What the steps make of f, and its length."""
+        return torch.cat([self.steps(f), ((log_length(f) - self.mean) / self.std).unsqueeze(1)], 1)
+
+    def inverse(self, f: Tensor) -> Tensor:
+        """The steps undone, without the length."""
+        return self.steps.inverse(f[:, :-1])
+
+
 class Steps(Step):
     """Steps one after the other, each fitted on the output of those before it."""
 
     def __init__(self, *steps: Step) -> None:
         super().__init__()
         self.steps = nn.ModuleList(steps)
+        self.added = sum(step.added for step in steps)
 
     def fit(self, f: Tensor, c: Tensor) -> Step:
         """Fit each step in turn."""
@@ -135,16 +228,34 @@ def class_means(f: Tensor, c: Tensor, classes: int) -> Tensor:
     return sums / c.bincount(minlength=classes).clamp_min(1).unsqueeze(1)
 
 
-def make_normalisation(name: NormalisationName, dim: int) -> Step:
-    """An unfitted normalisation by name; a "+" joins steps.
+def within_spread(f: Tensor, c: Tensor) -> float:
+    """Root mean square of the coordinates of f - mean of its class.
+
+    >>> within_spread(torch.tensor([[0.0], [4.0], [9.0], [5.0]]), torch.tensor([0, 0, 1, 1]))
+    2.0
+    """
+    return (f - class_means(f, c, int(c.max()) + 1)[c]).square().mean().sqrt().item()
+
+
+def log_length(f: Tensor) -> Tensor:
+    """log|f|, (N,); that of a zero feature is finite."""
+    return f.double().square().sum(1).sqrt().clamp_min(1e-12).log().to(f.dtype)
+
+
+def make_normalisation(name: NormalisationName, dim: int, *, length: bool = False) -> Step:
+    """An unfitted normalisation by name; a "+" joins steps; ``length`` keeps log|f| as a last coordinate.
 
     >>> make_normalisation("l2", 2)(torch.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
-    parts: dict[str, Step] = {
-        "identity": Identity(),
-        "l2": L2(),
-        "standardise": Standardise(dim),
-        "whiten": Whiten(dim),
+    kinds: dict[str, Callable[[int], Step]] = {
+        "identity": lambda dim: Identity(),
+        "l2": lambda dim: L2(),
+        "standardise": Standardise,
+        "whiten": Whiten,
+        "residual": Residual,
     }
-    return Steps(*(parts[part] for part in name.split("+")))
+    steps: list[Step] = []
+    for part in name.split("+"):
+        steps.append(kinds[part](dim + sum(step.added for step in steps)))
+    return WithLength(Steps(*steps)) if length else Steps(*steps)
