@@ -4,13 +4,14 @@ from typing import Literal
 import pytest
 
 from bal.errors import SettingsError
-from bal.settings import check_choices, check_number, check_seed, check_widths
+from bal.settings import check_choices, check_flags, check_number, check_seed, check_widths
 
 
 @dataclass
 class Example:
     kind: Literal["round", "square"] = "round"
     parts: tuple[Literal["a", "b"], ...] = ("a",)
+    flag: bool = False
 
 
 def test_choices_are_checked_with_a_hint():
@@ -21,6 +22,13 @@ def test_choices_are_checked_with_a_hint():
         check_choices(Example(parts=("a", "c")))
     with pytest.raises(SettingsError, match="at least one of"):
         check_choices(Example(parts=()))
+
+
+@pytest.mark.parametrize("value", [1, 0.0, "True", None])
+def test_flags_are_true_or_false(value):
+    check_flags(Example(flag=True))
+    with pytest.raises(SettingsError, match="flag must be True or False"):
+        check_flags(Example(flag=value))
 
 
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "3", None, True])

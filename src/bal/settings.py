@@ -33,6 +33,14 @@ def check_choices(settings: Any) -> None:
                 check_choice(item.name, part, get_args(get_args(hint)[0]))
 
 
+def check_flags(settings: Any) -> None:
+    """Every field of a dataclass that is declared bool must be one."""
+    hints = get_type_hints(type(settings))
+    for item in fields(settings):
+        if hints[item.name] is bool and not isinstance(getattr(settings, item.name), bool):
+            raise SettingsError(f"{item.name} must be True or False, got {getattr(settings, item.name)!r}")
+
+
 def check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
     """One of the allowed values; a near miss gets a hint."""
     if value not in allowed:

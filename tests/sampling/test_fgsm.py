@@ -3,7 +3,17 @@ import torch
 from torch import nn
 
 from bal.discrimination import ConcatenatingDiscriminator, RadialDiscriminator
-from bal.sampling import Epsilon, Generator, hard_features, push_features, push_features_by_sign, push_noise
+from bal.errors import SettingsError
+from bal.sampling import (
+    Epsilon,
+    Generator,
+    hard_features,
+    hard_pairs,
+    push_features,
+    push_features_by_sign,
+    push_noise,
+    push_off,
+)
 from bal.seeding import make_generator
 
 
@@ -90,3 +100,45 @@ def test_epsilon_is_a_gaussian_number_for_each_sample(generator):
     folded = Epsilon().sample(20_000, generator, torch.device("cpu"))
     assert folded.min().item() >= 0
     assert folded.mean().item() == pytest.approx((2 / torch.pi) ** 0.5, abs=0.02)  # mean of |N(0, 1)|
+
+
+def test_several_steps_share_the_length_of_one_and_follow_a_slope_that_turns():
+    """The straight way down a linear D is as long; D = cos(pi f) has its valley at 1, which half steps cross."""
+    start, c, epsilon = torch.tensor([[0.9, 0.0]]), torch.zeros(1), torch.tensor([[2.0]])
+    torch.testing.assert_close(push_off(linear_D, start, c, epsilon, push="sign", steps=4), torch.tensor([[-1.1, 2.0]]))
+    zigzag = push_off(lambda f, c: torch.cos(torch.pi * f).sum(1), start[:, :1], c, epsilon, push="sign", steps=4)
+    assert zigzag.item() == pytest.approx(0.9), "to 1.4 and back, twice"
+
+
+@pytest.mark.parametrize("push", ["sign", "gradient", "noise"])
+def test_two_steps_are_one_step_of_half_the_length_done_twice(networks, push):
+    D, G, _, z, c = networks
+    half = torch.full((5, 1), 0.2, dtype=torch.float64)
+    if push == "noise":
+        expected = G(push_noise(D, G, push_noise(D, G, z, c, half), c, half), c)
+    else:
+        once = push_features_by_sign if push == "sign" else push_features
+        expected = once(D, once(D, G(z, c), c, half), c, half)
+    torch.testing.assert_close(hard_features(D, G, z, c, 2 * half, push=push, steps=2), expected)
+
+
+def test_hard_pairs_start_from_generated_or_from_real_features_and_keep_their_labels(networks):
+    D, G, f, z, c = networks
+    epsilon, c_f = torch.full((5, 1), 0.1, dtype=torch.float64), torch.tensor([2, 2, 1, 0, 0])
+    generated, c_z = hard_pairs(D, G, (f, c_f), (z, c), epsilon, push="sign", base="generated", steps=1)
+    torch.testing.assert_close(generated, push_features_by_sign(D, G(z, c), c, epsilon))
+    assert torch.equal(c_z, c)
+    real, c_real = hard_pairs(D, G, (f, c_f), (z, c), epsilon, push="sign", base="real", steps=1)
+    torch.testing.assert_close(real, push_features_by_sign(D, f, c_f, epsilon))
+    assert torch.equal(c_real, c_f)
+
+
+def test_a_relative_epsilon_counts_in_within_class_spreads():
+    """Classes at 0 and 100, each +-3 round its mean: the spread is 3, however far apart the classes are."""
+    f, c = torch.tensor([[-3.0], [3.0], [97.0], [103.0]]), torch.tensor([0, 0, 1, 1])
+    assert Epsilon().unit(f, c) == 1.0
+    assert Epsilon(relative=True).unit(f, c) == pytest.approx(3.0)
+    plain = Epsilon().sample(7, make_generator(0), torch.device("cpu"))
+    assert torch.equal(Epsilon().sample(7, make_generator(0), torch.device("cpu"), unit=3.0), 3 * plain)
+    with pytest.raises(SettingsError, match="relative must be True or False"):
+        Epsilon(relative="yes")

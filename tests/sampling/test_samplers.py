@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from bal.features import Uniform
-from bal.sampling import Gaussian, Mixture, RandomScaleGaussian
+from bal.sampling import CoordinateShuffle, Gaussian, Interpolation, Mixture, RandomScaleGaussian
+from bal.sampling.samplers import rows_of_other_classes
 
 
 @pytest.fixture
@@ -15,7 +16,10 @@ def pairs(generator):
     return f, c
 
 
-@pytest.mark.parametrize("sampler", [Uniform(), Gaussian(), RandomScaleGaussian(), Mixture((Uniform(), Gaussian()))])
+SAMPLERS = [Uniform(), Gaussian(), RandomScaleGaussian(), Interpolation(), CoordinateShuffle()]
+
+
+@pytest.mark.parametrize("sampler", [*SAMPLERS, Mixture((Uniform(), Gaussian())), Mixture(tuple(SAMPLERS))])
 def test_every_sampler_gives_as_many_pairs_as_the_batch_has(pairs, generator, sampler):
     f, c = pairs
     f_hat, c_hat = sampler.fit(f, c).sample(f[:32], c[:32], classes=3, generator=generator)
@@ -63,3 +67,37 @@ def test_a_mixture_takes_turns(pairs, generator):
     distance = (f_hat - f[:100]).norm(dim=1)
     assert distance[0::2].max() < 0.01
     assert distance[1::2].min() > 0.1
+
+
+def test_interpolated_pairs_lie_between_two_classes_and_keep_their_label(generator):
+    """Class k sits at the corner 10 e_k: a mixture has 10 (1 - lambda) at its own coordinate and 10 lambda at one other."""
+    c = torch.arange(3000) % 3
+    f = 10 * torch.eye(3)[c]
+    f_hat, c_hat = Interpolation(low=0.2, high=0.6).fit(f, c).sample(f, c, classes=3, generator=generator)
+    own = f_hat.gather(1, c.unsqueeze(1)).squeeze(1)
+    others = f_hat.sum(1) - own
+    assert torch.equal(c_hat, c)
+    torch.testing.assert_close(own + others, torch.full((3000,), 10.0))
+    assert torch.all((f_hat > 0).sum(1) == 2), "exactly one other class"
+    assert 2.0 <= others.min() < 2.1
+    assert 5.9 < others.max() <= 6.0
+    assert others.mean().item() == pytest.approx(4, abs=0.1)
+
+
+def test_partners_are_drawn_uniformly_from_the_rows_of_other_classes(generator):
+    c = torch.tensor([2, 0, 0, 1, 2, 0])
+    drawn = torch.stack([rows_of_other_classes(c, generator) for _ in range(6000)])  # (draws, rows)
+    for row, label in enumerate(c.tolist()):
+        allowed = [i for i in range(6) if c[i] != label]
+        shares = drawn[:, row].bincount(minlength=6) / 6000
+        expected = [1 / len(allowed) if i in allowed else 0 for i in range(6)]
+        assert shares.tolist() == pytest.approx(expected, abs=0.03)
+
+
+def test_shuffled_coordinates_keep_their_values_and_lose_their_company(pairs, generator):
+    f, c = pairs
+    f_hat, c_hat = CoordinateShuffle().fit(f, c).sample(f, c, classes=3, generator=generator)
+    assert torch.equal(f_hat.sort(0).values, f.sort(0).values), "each coordinate has the values it had"
+    assert torch.equal(c_hat, c)
+    assert torch.corrcoef(f[:, :2].T)[0, 1] < -0.3, "two coordinates never both high"
+    assert abs(torch.corrcoef(f_hat[:, :2].T)[0, 1].item()) < 0.06

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bal.features import Pairs, TrivialSampler, class_means
+from bal.features import Pairs, TrivialSampler, class_means, within_spread
 
 
 @dataclass
@@ -48,9 +48,8 @@ class RandomScaleGaussian:
     high: float = 4.0
 
     def fit(self, f: Tensor, c: Tensor) -> "RandomScaleGaussian":
-        """The within-class spread: root mean square of the coordinates of f - mean of its class."""
-        centred = f - class_means(f, c, int(c.max()) + 1)[c]
-        self.spread_ = centred.square().mean().sqrt().item()
+        """The within-class spread."""
+        self.spread_ = within_spread(f, c)
         return self
 
     def sample(self, f: Tensor, c: Tensor, *, classes: int, generator: torch.Generator) -> Pairs:
@@ -58,6 +57,53 @@ class RandomScaleGaussian:
         u = torch.rand(len(f), 1, generator=generator)
         scale = self.spread_ * torch.exp(math.log(self.low) + u * math.log(self.high / self.low))
         return f + (scale * torch.randn(f.shape, generator=generator)).to(f), c
+
+
+@dataclass
+class Interpolation:
+    r"""Points between features of different classes: :math:`\hat f = (1 - \lambda) f + \lambda f'` with the label of f.
+
+    Beyond the paper. :math:`\lambda \sim \mathbb{U}(low, high)`, and f' is any row of the batch whose class is another; a batch
+    of one class alone is mixed within it.
+    """
+
+    low: float = 0.3
+    high: float = 0.7
+
+    def fit(self, f: Tensor, c: Tensor) -> "Interpolation":
+        """Nothing to learn: both ends are the batch's own."""
+        return self
+
+    def sample(self, f: Tensor, c: Tensor, *, classes: int, generator: torch.Generator) -> Pairs:
+        """Each row moves a share lambda of the way to its partner."""
+        share = self.low + (self.high - self.low) * torch.rand(len(f), 1, generator=generator)
+        partner = f[rows_of_other_classes(c, generator)]
+        return torch.lerp(f, partner, share.to(f)), c
+
+
+@dataclass
+class CoordinateShuffle:
+    """Every coordinate from a row of its own, so that each is like ID and their company is not; the label is the row's.
+
+    Beyond the paper. Each coordinate is permuted over the batch by itself.
+    """
+
+    def fit(self, f: Tensor, c: Tensor) -> "CoordinateShuffle":
+        """Nothing to learn: the values are the batch's own."""
+        return self
+
+    def sample(self, f: Tensor, c: Tensor, *, classes: int, generator: torch.Generator) -> Pairs:
+        """f-hat^(j) = f^(j) of row pi_j."""
+        permutations = torch.rand(f.shape, generator=generator).argsort(0).to(f.device)  # one in each column
+        return f.gather(0, permutations), c
+
+
+def rows_of_other_classes(c: Tensor, generator: torch.Generator) -> Tensor:
+    """For each label a row number drawn uniformly from the rows with another label, (N,)."""
+    order, counts = c.argsort(), c.bincount()
+    u = torch.rand(len(c), generator=generator, dtype=torch.float64).to(c.device)
+    skipped = (u * (len(c) - counts[c])).long()
+    return order[(counts.cumsum(0)[c] + skipped) % len(c)]  # from the end of the own class onwards, round to its beginning
 
 
 @dataclass
