@@ -1,25 +1,60 @@
-"""RDM: the conditional discriminator D(f; c), which returns a logit (Sec. 4.3)."""
+"""RDM: the conditional discriminator D(f; c), which returns a logit (Sec. 4.3). How it sees the label is its conditioning."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypedDict
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import NotRequired, Unpack
 
 from bal.networks import mlp, one_hot
 from bal.seeding import seeded
 
-Conditioning = Literal["concatenate", "radial"]
+Conditioning = Literal["concatenate", "per-class", "projection", "centred", "radial"]
+RadiusUnit = Literal["unit", "mean", "median", "q95"]
+
+RADIAL_START = (6.0, 3.0)  # logit +3 at radius 1, 0 at twice that
 
 
-class ConcatenatingDiscriminator(nn.Module):
+class Layers(TypedDict):
+    """What the fully connected layers of every D are made by."""
+
+    hidden: Sequence[int]
+    generator: torch.Generator
+    dropout: NotRequired[float]
+    spectral_norm: NotRequired[bool]
+
+
+class Discriminator(nn.Module):
+    """Fully connected layers, drawn from ``generator``; how features and labels pass them is up to the kinds below."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        hidden: Sequence[int],
+        generator: torch.Generator,
+        layer_norm: bool = True,
+        dropout: float = 0.0,
+        spectral_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        with seeded(generator):
+            self.layers = mlp(inputs, hidden, outputs, layer_norm=layer_norm, dropout=dropout, spectral_norm=spectral_norm)
+
+    def of_class(self, f: Tensor, c: Tensor) -> Tensor:
+        """MLP(f)_c: of one output for each class the one of the label, (N,)."""
+        logits: Tensor = self.layers(f).gather(1, c.unsqueeze(1)).squeeze(1)
+        return logits
+
+
+class ConcatenatingDiscriminator(Discriminator):
     """The plain reading of the paper: fully connected layers on the feature and the one-hot label."""
 
-    def __init__(self, *, dim: int, classes: int, hidden: Sequence[int], generator: torch.Generator) -> None:
-        super().__init__()
+    def __init__(self, *, dim: int, classes: int, **layers: Unpack[Layers]) -> None:
+        super().__init__(dim + classes, 1, layer_norm=False, **layers)
         self.classes = classes
-        with seeded(generator):
-            self.layers = mlp(dim + classes, hidden, 1)
 
     def forward(self, f: Tensor, c: Tensor) -> Tensor:
         """Features (N, m) and labels (N,) to logits (N,)."""
@@ -27,33 +62,124 @@ class ConcatenatingDiscriminator(nn.Module):
         return logits
 
 
-class RadialDiscriminator(nn.Module):
-    r"""D that starts as a ball round each class mean and is bent by learning.
+class PerClassDiscriminator(Discriminator):
+    r"""One output for each class: :math:`\mathrm{logit}\, D(f; c) = \mathrm{MLP}(f)_c`."""
 
-    .. math:: \mathrm{logit}\, D(f; c) = a - b \, |f - \mu_c|^2 / m + \mathrm{MLP}(f)_c
+    def __init__(self, *, dim: int, classes: int, **layers: Unpack[Layers]) -> None:
+        super().__init__(dim, classes, **layers)
 
-    Beyond the paper (``docs/equations.md``, departure 4). On features whitened within classes the ball is a Mahalanobis boundary:
-    the mean of :math:`|f - \mu_c|^2 / m` is about 1 on ID features. The MLP has one output for each class and starts at zero.
+    def forward(self, f: Tensor, c: Tensor) -> Tensor:
+        """Features (N, m) and labels (N,) to logits (N,)."""
+        return self.of_class(f, c)
+
+
+class ProjectionDiscriminator(Discriminator):
+    r"""What speaks for any class, plus the inner product with an embedding of the label (Miyato & Koyama, ICLR 2018, Eq. 5).
+
+    .. math:: \mathrm{logit}\, D(f; c) = \psi(\phi(f)) + \langle e_c, \phi(f) \rangle
+
+    Psi and all e_c, each with a bias, are the rows of one last layer: psi first.
+    """
+
+    def __init__(self, *, dim: int, classes: int, **layers: Unpack[Layers]) -> None:
+        super().__init__(dim, 1 + classes, **layers)
+
+    def forward(self, f: Tensor, c: Tensor) -> Tensor:
+        """Features (N, m) and labels (N,) to logits (N,)."""
+        psi, projections = self.layers(f).split([1, self.layers[-1].out_features - 1], 1)  # type: ignore[operator]
+        logits: Tensor = (psi + projections.gather(1, c.unsqueeze(1))).squeeze(1)
+        return logits
+
+
+class CentredDiscriminator(Discriminator):
+    r"""The same layers for all classes, on the offset from the class mean and its mean square.
+
+    .. math:: \mathrm{logit}\, D(f; c) = \mathrm{MLP}(f - \mu_c, |f - \mu_c|^2 / m)
     """
 
     means: Tensor
 
-    def __init__(self, *, means: Tensor, hidden: Sequence[int], generator: torch.Generator) -> None:
-        super().__init__()
-        classes, dim = means.shape
+    def __init__(self, *, means: Tensor, **layers: Unpack[Layers]) -> None:
+        super().__init__(means.shape[1] + 1, 1, **layers)
         self.register_buffer("means", means.clone())
-        self.a = nn.Parameter(torch.tensor(RADIAL_START[0]))
-        self.b = nn.Parameter(torch.tensor(RADIAL_START[1]))
-        with seeded(generator):
-            self.layers = mlp(dim, hidden, classes, layer_norm=True)
-        nn.init.zeros_(self.layers[-1].weight)  # type: ignore[arg-type]
-        nn.init.zeros_(self.layers[-1].bias)  # type: ignore[arg-type]
 
     def forward(self, f: Tensor, c: Tensor) -> Tensor:
         """Features (N, m) and labels (N,) to logits (N,)."""
-        radius = (f - self.means[c]).square().mean(1)
-        bend: Tensor = self.layers(f).gather(1, c.unsqueeze(1)).squeeze(1)
-        return self.a - self.b * radius + bend
+        offset = f - self.means[c]
+        logits: Tensor = self.layers(torch.cat([offset, offset.square().mean(1, keepdim=True)], 1)).squeeze(1)
+        return logits
 
 
-RADIAL_START = (6.0, 3.0)  # logit +3 at the ID features' mean radius 1, 0 at twice that
+class RadialDiscriminator(Discriminator):
+    r"""D that starts as a ball round each class mean and is bent by learning.
+
+    .. math:: \mathrm{logit}\, D(f; c) = a - b \, |f - \mu_c|^2 / m + \mathrm{MLP}(f)_c
+
+    Beyond the paper (``docs/equations.md``, departure 4). On features whitened within classes the ball is a Mahalanobis boundary.
+    The mean of :math:`|f - \mu_c|^2 / m` on ID features is 1 at most there, less where the shrinkage of the whitening tells;
+    :meth:`measure` takes it from them. The MLP has one output for each class and starts at zero.
+
+    With ``length_start`` the last coordinate is the length of the feature (:class:`bal.features.normalisation.WithLength`): left
+    out of the radius, and added as :math:`k (f - \mu_c)^{(m)}` with a learnt k that starts there.
+    """
+
+    means: Tensor
+    k: nn.Parameter | None
+
+    def __init__(
+        self,
+        *,
+        means: Tensor,
+        start: tuple[float, float] = RADIAL_START,
+        length_start: float | None = None,
+        **layers: Unpack[Layers],
+    ) -> None:
+        classes, dim = means.shape
+        super().__init__(dim, classes, **layers)
+        self.register_buffer("means", means.clone())
+        self.a, self.b = (nn.Parameter(torch.tensor(float(value))) for value in start)
+        self.k = None if length_start is None else nn.Parameter(torch.tensor(float(length_start)))
+        nn.init.zeros_(self.layers[-1].weight)  # type: ignore[arg-type]
+        nn.init.zeros_(self.layers[-1].bias)  # type: ignore[arg-type]
+
+    def radius(self, f: Tensor, c: Tensor) -> Tensor:
+        """|f - mu_c|^2 / m without the length, (N,)."""
+        offset = f - self.means[c]
+        return (offset if self.k is None else offset[:, :-1]).square().mean(1)
+
+    def forward(self, f: Tensor, c: Tensor) -> Tensor:
+        """Features (N, m) and labels (N,) to logits (N,)."""
+        ball = self.a - self.b * self.radius(f, c)
+        if self.k is not None:
+            ball = ball + self.k * (f[:, -1] - self.means[c, -1])
+        return ball + self.of_class(f, c)
+
+    @torch.no_grad()
+    def measure(self, f: Tensor, c: Tensor, unit: RadiusUnit) -> None:
+        """Let b count in units of the radius that these ID features have: b / r takes the place of b."""
+        self.b.div_(typical_radius(self.radius(f, c), unit))
+
+
+def typical_radius(radius: Tensor, unit: RadiusUnit) -> float:
+    """One number r for the radii of all ID features: 1, their mean, median or 95 % quantile.
+
+    >>> [typical_radius(torch.tensor([1.0, 2.0, 9.0]), unit) for unit in ("unit", "mean", "median")]
+    [1.0, 4.0, 2.0]
+    """
+    if unit == "unit":
+        return 1.0
+    radius = radius.double()
+    typical = radius.mean() if unit == "mean" else radius.quantile({"median": 0.5, "q95": 0.95}[unit])
+    return max(typical.item(), 1e-12)
+
+
+class Ensemble(nn.Module):
+    """The mean logit of several D."""
+
+    def __init__(self, members: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, f: Tensor, c: Tensor) -> Tensor:
+        """Features (N, m) and labels (N,) to logits (N,)."""
+        return torch.stack([D(f, c) for D in self.members]).mean(0)
