@@ -40,6 +40,43 @@ def test_uniform_loss_by_hand_as_printed_and_bounded():
     assert losses.uniform_loss(positive, ood, lambda_c=0.0).item() == pytest.approx(-math.log(0.5))
 
 
+def test_the_weight_of_generated_samples_by_hand():
+    """L_t = -log 3/4 - w log(1 - 1/4)."""
+    for weight in (0.0, 0.2, 1.0):
+        value = losses.vanilla_loss(logits(THREE_QUARTERS), logits(QUARTER), fake_weight=weight)
+        assert value.item() == pytest.approx(-(1 + weight) * math.log(0.75))
+
+
+@pytest.mark.parametrize(("done", "weight"), [(0.0, 0.0), (0.1, 0.5), (0.2, 1.0), (0.9, 1.0)])
+def test_the_warm_up_rises_linearly_and_stays(done, weight):
+    assert losses.warmed(done, 0.2) == pytest.approx(weight)
+    assert losses.warmed(done, 0.0) == 1.0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])
+@pytest.mark.parametrize("form", ["printed", "bounded"])
+def test_the_share_of_hard_samples_weighs_the_mean_of_either_kind(share, form):
+    positive, trivial, hard = logits(HALF), logits(QUARTER, HALF), logits(THREE_QUARTERS, HALF)
+    weight = losses.share_weights(trivial, hard, share)
+    value = losses.uniform_loss(positive, torch.cat([trivial, hard]), form=form, weight=weight)
+    means = [losses.negative_term(kind, form).item() for kind in (trivial, hard)]
+    assert value.item() == pytest.approx(0.7 * ((1 - share) * means[0] + share * means[1]) - math.log(0.5))
+
+
+def test_the_gradient_penalty_is_the_squared_slope_by_finite_differences_and_can_be_learnt_from():
+    weight = tensor([[1.0, -2.0], [0.5, 3.0]], dtype=torch.float64, requires_grad=True)
+
+    def D(f, c):
+        return torch.tanh(f @ weight)[torch.arange(len(f)), c]
+
+    f, c, step = tensor([[0.3, 0.1], [-0.2, 0.4]], dtype=torch.float64), tensor([0, 1]), 1e-6
+    slopes = torch.stack([(D(f + step * e, c) - D(f - step * e, c)) / (2 * step) for e in torch.eye(2, dtype=torch.float64)], 1)
+    penalty = losses.gradient_penalty(D, f, c)
+    assert penalty.item() == pytest.approx(slopes.square().sum(1).mean().item(), rel=1e-6)
+    assert torch.autograd.grad(penalty, weight)[0].abs().min() > 0
+    assert not f.requires_grad
+
+
 def test_discriminator_loss_is_the_plain_sum():
     """Eq. d_loss2."""
     assert losses.discriminator_loss(tensor(1.0), tensor(2.0), tensor(4.0)).item() == 7.0

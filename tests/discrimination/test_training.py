@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import os
 import signal
 import subprocess
@@ -33,12 +34,12 @@ from conftest import make_blobs
 QUICK = GANTraining(epochs=3, batch_size=50, learning_rate_D=1e-3, learning_rate_G=1e-3)
 
 
-def make_training(settings=QUICK, *, seed=0, radial=True, rows=300):
+def make_training(settings=QUICK, *, seed=0, radial=True, rows=300, **layers):
     features = make_blobs(rows)
     f, c = features.f, features.labels
     g = make_generator(seed)
     D = (
-        RadialDiscriminator(means=class_means(f, c, 3), hidden=(16,), generator=g)
+        RadialDiscriminator(means=class_means(f, c, 3), hidden=(16,), generator=g, **layers)
         if radial
         else ConcatenatingDiscriminator(dim=8, classes=3, hidden=(16,), generator=g)
     )
@@ -116,6 +117,88 @@ def test_a_discriminator_step_is_gradient_descent_on_L_t_plus_L_s_plus_L_u(form,
     optimiser.step()
     for ours, expected in zip(training.D.parameters(), D.parameters(), strict=True):
         torch.testing.assert_close(ours, expected, atol=2e-5, rtol=1e-3)
+
+
+def test_a_discriminator_step_with_every_option_redone_by_hand():
+    """A third of the way through a warm-up over half of 18 steps; two relative steps off real features; R1."""
+    settings = replace(
+        QUICK,
+        fake_weight=0.6,
+        warm_up=0.5,
+        push_base="real",
+        push_steps=2,
+        epsilon=Epsilon(relative=True),
+        hard_share=0.8,
+        r1=0.3,
+    )
+    training = make_training(settings)
+    training.step = 3
+    D, G = copy.deepcopy(training.D), training.G
+    g = make_generator(0)
+    g.set_state(training.generator.get_state())
+    f, c = training.f[:50], training.c[:50]
+    terms = training.discriminator_step(f, c)
+
+    c_shuffled = losses.shuffle_labels(c, 3, g)
+    f_trivial, c_trivial = Uniform().sample(f, c, classes=3, generator=g)
+    z, c_z = torch.randn(50, 4, generator=g), torch.randint(3, (50,), generator=g)
+    offset = training.f - class_means(training.f, training.c, 3)[training.c]
+    epsilon = offset.square().mean().sqrt() * torch.randn(50, 1, generator=g).abs()
+    hard = f
+    for _ in range(2):
+        hard = hard.clone().requires_grad_()
+        hard = (hard - epsilon / 2 * torch.autograd.grad(D(hard, c).sum(), hard)[0].sign()).detach()
+    d = {"f": D(f, c), "shuffled": D(f, c_shuffled), "fake": D(G(z, c_z).detach(), c_z)}
+    d |= {"trivial": D(f_trivial, c_trivial), "hard": D(hard, c)}
+    d = {name: torch.sigmoid(logit) for name, logit in d.items()}
+    real = f.clone().requires_grad_()
+    slope = torch.autograd.grad(D(real, c).sum(), real, create_graph=True)[0]
+    L_t = -d["f"].log().mean() - 0.6 * (3 / 9) * (1 - d["fake"]).log().mean()
+    L_s = -(1 - d["shuffled"]).log().mean() - d["f"].log().mean()
+    negatives = 0.2 * (1 - d["trivial"]).log().mean() + 0.8 * (1 - d["hard"]).log().mean()
+    L_u = -0.7 * negatives - d["f"].log().mean()
+    L_d = L_t + L_s + L_u + 0.3 * slope.square().sum(1).mean()
+    for name, value in (("L_t", L_t), ("L_s", L_s), ("L_u", L_u), ("L_d", L_d)):
+        assert terms[name] == pytest.approx(value.item(), rel=1e-4)
+
+    rate = 1e-3 * 0.5 * (1 + math.cos(math.pi * 3 / 18))
+    optimiser = torch.optim.Adam(D.parameters(), lr=rate, betas=(0.5, 0.999))
+    L_d.backward()
+    optimiser.step()
+    for ours, expected in zip(training.D.parameters(), D.parameters(), strict=True):
+        torch.testing.assert_close(ours, expected, atol=2e-5, rtol=1e-3)
+
+
+def test_dropout_is_drawn_by_the_trainings_own_generator_and_only_in_the_update_of_D():
+    a, b = make_training(dropout=0.5), make_training(dropout=0.5)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(1)
+        a.run()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(2)
+        b.run()
+    assert all(torch.equal(x, y) for x, y in zip(a.weights().values(), b.weights().values(), strict=True))
+    for D in (a.D, a.average):
+        assert torch.equal(D(a.f, a.c), D(a.f, a.c)), "no dropout outside the update"
+    assert a.first_losses != make_training().first_losses
+
+
+def test_spectral_norms_follow_D_and_its_average():
+    training = make_training(replace(QUICK, epochs=10, learning_rate_D=1e-2), spectral_norm=True)
+    start = training.D.layers[0].parametrizations.weight.original.clone()
+    assert training.run().status == "finished"
+    assert not torch.allclose(start, training.D.layers[0].parametrizations.weight.original)
+    for D in (training.D, training.average):
+        assert torch.linalg.matrix_norm(D.layers[0].weight, 2).item() == pytest.approx(1, abs=0.02)
+
+
+def test_a_strong_gradient_penalty_flattens_D():
+    def slope(r1):
+        training = make_training(replace(QUICK, epochs=10, learning_rate_D=3e-2, r1=r1))
+        training.run()
+        return losses.gradient_penalty(training.D, training.f, training.c).item()
+
+    assert slope(10.0) < 0.5 * slope(0.0)
 
 
 @pytest.mark.parametrize("form", ["bounded", "printed"])
@@ -363,6 +446,14 @@ def test_callbacks_hear_of_the_end_however_it_comes():
         ({"iterations": 0}, "iterations"),
         ({"form": "Printed"}, "did you mean 'printed'"),
         ({"push": "sgn"}, "push must be one of"),
+        ({"fake_weight": -1}, "fake_weight"),
+        ({"warm_up": 1.5}, "warm_up must be a number from 0 to 1"),
+        ({"push_base": "fake"}, "push_base must be one of"),
+        ({"push_steps": 0}, "push_steps"),
+        ({"hard_share": 2}, "hard_share"),
+        ({"r1": -0.1}, "r1"),
+        ({"push": "noise", "push_base": "real"}, "which no real feature has"),
+        ({"push": "noise", "epsilon": Epsilon(relative=True)}, "not relative"),
         ({"terms": ()}, "terms"),
         ({"terms": ("x",)}, "terms"),
     ],
@@ -393,6 +484,20 @@ class StopAfter(Callback):
         self.steps -= 1
         if self.steps == 0:
             raise Stop
+
+
+def test_a_run_with_every_option_is_resumed_exactly(tmp_path):
+    settings = replace(QUICK, fake_weight=0.5, warm_up=0.5, push_base="real", push_steps=2, hard_share=0.3, r1=0.1)
+    layers = {"dropout": 0.2, "spectral_norm": True}
+    whole = make_training(settings, **layers)
+    whole.run()
+    with pytest.raises(Stop):
+        make_training(settings, **layers).run(checkpoint=tmp_path / "c", callbacks=[StopAfter(8)])
+    resumed = make_training(settings, **layers)
+    resumed.run(checkpoint=tmp_path / "c")
+    assert all(torch.equal(x, y) for x, y in zip(whole.weights().values(), resumed.weights().values(), strict=True))
+    with pytest.raises(StorageError, match="belongs to another run"):
+        make_training(settings, dropout=0.3, spectral_norm=True).run(checkpoint=tmp_path / "c")
 
 
 @pytest.mark.parametrize("steps", [1, 6, 8, 17])

@@ -2,7 +2,8 @@
 
 import copy
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -21,8 +22,10 @@ from bal.discrimination.health import (
     check_losses,
     relative_spread,
 )
+from bal.errors import SettingsError
 from bal.features import TrivialSampler, random_labels
-from bal.sampling import Epsilon, Generator, Push, hard_features
+from bal.sampling import Epsilon, Generator, Push, PushBase, hard_pairs
+from bal.seeding import seeded
 from bal.settings import check_choices, check_number
 from bal.storage import digest
 
@@ -34,6 +37,10 @@ class GANTraining:
     epochs: 0 leaves D at its start. iterations: M of Algorithm 1, the batches of an epoch at most, so that a large data set takes
     no more steps than a small one; None takes every row once. terms: the parts of L_d, for the ablation of Table 3. decay: of the
     moving average of D's weights. anchors: ID features of each class that stand for M_c in L_g; None takes all.
+
+    Beyond the paper, and without effect by default. fake_weight: of G's own samples in L_t. warm_up: share of all steps over
+    which that weight rises from 0. push_base: what hard OOD is pushed from. push_steps: steps that the push takes over its length
+    epsilon. hard_share: share of hard OOD among the negatives of L_u, by weight. r1: weight of the R1 penalty beside L_d.
     """
 
     epochs: int = 8
@@ -49,17 +56,30 @@ class GANTraining:
     epsilon: Epsilon = field(default_factory=Epsilon)
     decay: float = 0.999
     anchors: int | None = 128
+    fake_weight: float = 1.0
+    warm_up: float = 0.0
+    push_base: PushBase = "generated"
+    push_steps: int = 1
+    hard_share: float = 0.5
+    r1: float = 0.0
 
     def __post_init__(self) -> None:
         check_choices(self)
         check_number("epochs", self.epochs, low=0, whole=True)
         check_number("batch_size", self.batch_size, low=2, whole=True)
-        for name in ("learning_rate_D", "learning_rate_G", "lambda_c", "lambda_"):
+        for name in ("learning_rate_D", "learning_rate_G", "lambda_c", "lambda_", "fake_weight", "r1"):
             check_number(name, getattr(self, name), low=0)
-        check_number("decay", self.decay, low=0, high=1)
+        for name in ("decay", "warm_up", "hard_share"):
+            check_number(name, getattr(self, name), low=0, high=1)
+        check_number("push_steps", self.push_steps, low=1, whole=True)
         for name in ("anchors", "iterations"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), low=1, whole=True)
+        if self.push == "noise" and (self.push_base == "real" or self.epsilon.relative):
+            raise SettingsError(
+                'push="noise" moves the noise of G, which no real feature has and whose spread is 1; take push_base="generated" '
+                'and an epsilon that is not relative, or push="sign"'
+            )
 
 
 @dataclass(frozen=True)
@@ -90,10 +110,11 @@ class Algorithm1:
         settings: GANTraining,
         generator: torch.Generator,
     ) -> None:
-        self.D, self.G, self.average = D, G, copy.deepcopy(D).requires_grad_(False)
+        self.D, self.G, self.average = D.eval(), G, copy.deepcopy(D).eval().requires_grad_(False)
         self.f, self.c, self.classes = f, c, G.classes
         self.trivial = trivial.fit(f, c)
         self.settings, self.generator = settings, generator
+        self.epsilon_unit = settings.epsilon.unit(f, c)
         self.optimiser_D = torch.optim.Adam(D.parameters(), betas=(0.5, 0.999))
         self.optimiser_G = torch.optim.Adam(G.parameters(), betas=(0.5, 0.999))
         self.batch_size = min(settings.batch_size, len(f))
@@ -102,7 +123,7 @@ class Algorithm1:
         self.first_losses: Record = {}
         self.history: list[Record] = []
         start = {"f": f, "c": c, "seed": generator.get_state(), **self.weights()}  # networks of other sizes have other weights
-        self.run_id = digest(start, {**asdict(settings), "trivial": repr(trivial)})
+        self.run_id = digest(start, {**asdict(settings), "D": repr(D), "trivial": repr(trivial)})
         self.anchors, self.anchor_labels = self._draw_anchors()
 
     def run(self, *, callbacks: Iterable[Callback] = (), checkpoint: Path | None = None) -> TrainingResult:
@@ -164,18 +185,22 @@ class Algorithm1:
         z, c_z = self._noise(len(f))
         with torch.no_grad():
             f_fake = self.G(z, c_z)
-        epsilon = s.epsilon.sample(len(f), self.generator, f.device)
-        f_hard = hard_features(self.D, self.G, z, c_z, epsilon, push=s.push)
+        epsilon = s.epsilon.sample(len(f), self.generator, f.device, unit=self.epsilon_unit)
+        hard_ood = hard_pairs(self.D, self.G, (f, c), (z, c_z), epsilon, push=s.push, base=s.push_base, steps=s.push_steps)
 
-        pairs = [(f, c), (f, c_shuffled), (f_fake, c_z), (f_trivial, c_trivial), (f_hard, c_z)]
-        logits: Tensor = self.D(torch.cat([f for f, _ in pairs]), torch.cat([c for _, c in pairs]))
+        pairs = [(f, c), (f, c_shuffled), (f_fake, c_z), (f_trivial, c_trivial), hard_ood]
+        with self._learning():
+            logits: Tensor = self.D(torch.cat([f for f, _ in pairs]), torch.cat([c for _, c in pairs]))
         positive, shuffled, fake, trivial, hard = logits.split(len(f))
         zero = logits.new_zeros(())
-        L_t = losses.vanilla_loss(positive, fake) if "t" in s.terms else zero
+        fake_weight = s.fake_weight * losses.warmed(self.done, s.warm_up)
+        L_t = losses.vanilla_loss(positive, fake, fake_weight=fake_weight) if "t" in s.terms else zero
         L_s = losses.shuffle_loss(positive, shuffled, form=s.form) if "s" in s.terms else zero
-        ood = torch.cat([trivial, hard])
-        L_u = losses.uniform_loss(positive, ood, lambda_c=s.lambda_c, form=s.form) if "u" in s.terms else zero
+        ood, weight = torch.cat([trivial, hard]), losses.share_weights(trivial, hard, s.hard_share)
+        L_u = losses.uniform_loss(positive, ood, lambda_c=s.lambda_c, form=s.form, weight=weight) if "u" in s.terms else zero
         L_d = losses.discriminator_loss(L_t, L_s, L_u)
+        if s.r1:
+            L_d = L_d + s.r1 * losses.gradient_penalty(self.D, f, c)
         self._update(self.optimiser_D, L_d, s.learning_rate_D)
         self._follow()
         return {
@@ -219,6 +244,20 @@ class Algorithm1:
     def _modules(self) -> dict[str, nn.Module]:
         return {"D": self.D, "average": self.average, "G": self.G}
 
+    @property
+    def done(self) -> float:
+        """The share of all steps that is behind us."""
+        return self.step / (self.settings.epochs * self.iterations)
+
+    @contextmanager
+    def _learning(self) -> Iterator[None]:
+        """D with dropout, drawn from our own generator, and with spectral norms that follow the weights; elsewhere D is fixed."""
+        random = any(isinstance(module, nn.Dropout) for module in self.D.modules())
+        self.D.train()
+        with seeded(self.generator) if random else nullcontext():
+            yield
+        self.D.eval()
+
     def _noise(self, rows: int) -> tuple[Tensor, Tensor]:
         """Z ~ P_z and random conditional labels."""
         z = self.G.noise(rows, self.generator)
@@ -226,12 +265,11 @@ class Algorithm1:
 
     def _update(self, optimiser: torch.optim.Optimizer, loss: Tensor, learning_rate: float) -> None:
         """Gradient descent on the optimiser's own parameters alone; the rate falls along a half cosine."""
-        done = self.step / (self.settings.epochs * self.iterations)
         parameters = optimiser.param_groups[0]["params"]
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
-        optimiser.param_groups[0]["lr"] = learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+        optimiser.param_groups[0]["lr"] = learning_rate * 0.5 * (1 + math.cos(math.pi * self.done))
         optimiser.step()
         optimiser.zero_grad()
 
@@ -241,6 +279,8 @@ class Algorithm1:
         with torch.no_grad():
             for average, weight in zip(self.average.parameters(), self.D.parameters(), strict=True):
                 average.lerp_(weight, 1 - decay)
+            for copied, buffer in zip(self.average.buffers(), self.D.buffers(), strict=True):
+                copied.copy_(buffer)  # the directions of spectral norms
 
     def _draw_anchors(self) -> tuple[Tensor, Tensor]:
         """The features of each class that stand for M_c in L_g."""
