@@ -1,16 +1,18 @@
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
-from bal.detectors import BAL, log_max_softmax
+from bal.detectors import BAL, load, log_max_softmax
 from bal.detectors.bal import make_sampler
 from bal.discrimination import Algorithm1, Callback, GANTraining
 from bal.errors import BalWarning, NotFittedError, SettingsError, StorageError
 from bal.features import Features, Uniform
-from bal.sampling import Gaussian, RandomScaleGaussian
+from bal.sampling import CoordinateShuffle, Epsilon, Gaussian, Interpolation, RandomScaleGaussian
+from bal.storage import digest
 
 SMALL = BAL(
     hidden_D=(16,),
@@ -45,8 +47,33 @@ def test_log_max_softmax_by_hand_and_far_beyond_float_range():
     assert values.tolist() == pytest.approx([-math.log(3), math.log(0.75), 0.0])
 
 
-@pytest.mark.parametrize("normalisation", ["identity", "standardise", "l2", "whiten", "l2+standardise", "l2+whiten"])
-@pytest.mark.parametrize("conditioning", ["radial", "concatenate"])
+MEASURED_ON = ("2.13.0+cpu", "AVX2")  # other builds and processors round otherwise
+
+
+@pytest.mark.skipif(
+    (torch.__version__, torch.backends.cpu.get_cpu_capability()) != MEASURED_ON, reason=f"the bits are those of {MEASURED_ON}"
+)
+def test_options_that_are_off_leave_every_bit_of_the_default_as_it_was(blobs):
+    """Digests from before the options of the recipe study were added."""
+    detector = BAL().fit_features(blobs)
+    assert digest(detector.D_.state_dict()) == "4eda510060a33ae41c4af9a3199ff1f4d48c3d1de4f72e33388653d6e6e48fd9"
+    assert digest(detector.G_.state_dict()) == "30aefffc1519d7bc3b5d95383419021934fabba6da8702ab8872efcc98f72a30"
+    made = detector.synthetic(blobs, rows=50)
+    assert digest(made) == "91a2b5eb22965cd8f32d0d1de34acaebe97ca1f7e5bf5b07de637dcc0faec32c"
+
+
+def test_the_default_scores_as_before_on_any_machine(blobs):
+    """Scores from before the options of the recipe study were added."""
+    scores = BAL().fit_features(blobs).score(blobs)[:3]
+    np.testing.assert_allclose(scores, [-0.08754314, -0.02020717, -0.18060015], rtol=1e-3)
+
+
+GEOMETRIES = ["identity", "standardise", "l2", "whiten", "l2+standardise", "l2+whiten"]
+BEYOND = [("l2+whiten", "per-class"), ("l2+whiten", "projection"), ("l2+whiten", "centred")]
+BEYOND += [("l2+whiten+residual", "radial"), ("l2+residual+whiten", "radial")]
+
+
+@pytest.mark.parametrize(("normalisation", "conditioning"), [*product(GEOMETRIES, ["radial", "concatenate"]), *BEYOND])
 def test_every_geometry_and_conditioning_trains(blobs, normalisation, conditioning):
     training = replace(SMALL.training, epochs=25, learning_rate_D=1e-2)
     settings = replace(SMALL, normalisation=normalisation, conditioning=conditioning, training=training)
@@ -55,7 +82,9 @@ def test_every_geometry_and_conditioning_trains(blobs, normalisation, conditioni
     assert np.isfinite(detector.score(blobs)).all()
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "gaussian", "random-scale", "uniform+random-scale"])
+@pytest.mark.parametrize(
+    "sampler", ["uniform", "gaussian", "random-scale", "uniform+random-scale", "gaussian+interpolation+coordinate-shuffle"]
+)
 @pytest.mark.parametrize("push", ["sign", "gradient", "noise"])
 def test_every_sampler_and_push_trains(blobs, sampler, push):
     settings = replace(SMALL, sampler=sampler, training=replace(SMALL.training, push=push))
@@ -118,7 +147,18 @@ def test_a_fit_that_was_stopped_goes_on_from_its_checkpoint(blobs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"sampler": "gaussian"}, {"hidden_D": (8,)}, {"conditioning": "concatenate"}, {"noise_dim": 5}, {"seed": 1}]
+    "change",
+    [
+        {"sampler": "gaussian"},
+        {"hidden_D": (8,)},
+        {"conditioning": "concatenate"},
+        {"noise_dim": 5},
+        {"seed": 1},
+        {"radius": "median"},
+        {"length": True},
+        {"dropout": 0.1},
+        {"spectral_norm": True},
+    ],
 )
 def test_a_checkpoint_of_other_settings_is_refused(blobs, tmp_path, change):
     replace(SMALL).fit_features(blobs, checkpoint=tmp_path / "bal")
@@ -140,7 +180,16 @@ def test_inference_uses_the_moving_average_of_D(blobs, monkeypatch):
     assert detector.D_ is not trainings[0].D
 
 
-@pytest.mark.parametrize(("name", "kind"), [("uniform", Uniform), ("gaussian", Gaussian), ("random-scale", RandomScaleGaussian)])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("uniform", Uniform),
+        ("gaussian", Gaussian),
+        ("random-scale", RandomScaleGaussian),
+        ("interpolation", Interpolation),
+        ("coordinate-shuffle", CoordinateShuffle),
+    ],
+)
 def test_each_sampler_name_means_its_sampler(name, kind):
     assert type(make_sampler(name)) is kind
     mixed = make_sampler("uniform+random-scale")
@@ -153,6 +202,18 @@ def test_each_sampler_name_means_its_sampler(name, kind):
         ({"conditioning": "Radial"}, "did you mean 'radial'"),
         ({"normalisation": "zca"}, "normalisation must be one of"),
         ({"sampler": "unifrom"}, "did you mean 'uniform'"),
+        ({"sampler": "uniform+gausian"}, "every part of sampler must be one of .* did you mean 'gaussian'"),
+        ({"sampler": ""}, "sampler"),
+        ({"radius": "max"}, "radius must be one of"),
+        ({"radial_start": 6.0}, "radial_start must be a tuple"),
+        ({"radial_start": (6.0, -3.0)}, "radial_start must be a number of 0 or more"),
+        ({"length": 1}, "length must be True or False"),
+        ({"length_start": float("nan")}, "length_start"),
+        ({"dropout": 1.0}, "dropout must be a number from 0 to 0.99"),
+        ({"spectral_norm": "yes"}, "spectral_norm must be True or False"),
+        ({"members": 0}, "members"),
+        ({"prior_quantile": 5}, "prior_quantile must be a number from 0 to 1"),
+        ({"temperature": 0}, "temperature"),
         ({"hidden_D": 16}, "tuple of widths"),
         ({"hidden_G": (0,)}, "hidden_G must be a whole number of 1 or more"),
         ({"noise_dim": 0}, "noise_dim"),
@@ -171,3 +232,108 @@ def test_synthetic_features_stand_beside_the_id_features(blobs):
     groups = detector.synthetic(blobs, rows=40)
     assert {name: tuple(f.shape) for name, f in groups.items()} == dict.fromkeys(("ID", "trivial", "generated", "hard"), (40, 8))
     assert all(torch.isfinite(f).all() for f in groups.values())
+
+
+FASTER = replace(SMALL.training, learning_rate_D=1e-2)  # for what does not start as a ball
+OPTIONS = {
+    "per class": {"conditioning": "per-class", "training": FASTER},
+    "projection": {"conditioning": "projection", "training": FASTER},
+    "centred": {"conditioning": "centred", "length": True, "training": FASTER},
+    "radius": {"radial_start": (5.0, 2.0), "radius": "q95"},
+    "length": {"length": True, "length_start": 0.5},
+    "residual": {"normalisation": "l2+residual+whiten", "length": True},
+    "layers": {"dropout": 0.2, "spectral_norm": True},
+    "prior": {"prior_quantile": 0.05, "temperature": 2.0},
+    "members": {"members": 3, "spectral_norm": True},
+    "push": {"training": replace(SMALL.training, push_base="real", push_steps=2, epsilon=Epsilon(std=2.0, relative=True))},
+    "weights": {"training": replace(SMALL.training, fake_weight=0.2, warm_up=0.5, hard_share=0.2, r1=0.1)},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_is_saved_loaded_and_resumed_to_the_last_bit(blobs, outliers, tmp_path, name):
+    settings = replace(SMALL, **OPTIONS[name])
+    whole = replace(settings).fit_features(blobs)
+    assert whole.result_.status == "finished"
+    with pytest.raises(KeyboardInterrupt):
+        replace(settings).fit_features(blobs, checkpoint=tmp_path / "bal", callbacks=[StopAfterTwoEpochs()])
+    resumed = replace(settings).fit_features(blobs, checkpoint=tmp_path / "bal")
+    whole.save(tmp_path / "detector")
+    loaded = load(tmp_path / "detector")
+    assert loaded.training == settings.training
+    plain = replace(SMALL).fit_features(blobs)
+    for features in (blobs, outliers):
+        assert np.array_equal(resumed.score(features), whole.score(features))
+        assert np.array_equal(loaded.score(features), whole.score(features))
+        assert np.array_equal(whole.score(features), whole.score(features)), "scoring changes nothing"
+        assert not np.array_equal(whole.score(features), plain.score(features)), "the option has an effect"
+    made, again = (detector.synthetic(blobs, rows=30) for detector in (whole, loaded))
+    assert all(torch.equal(made[kind], again[kind]) for kind in made)
+
+
+@pytest.mark.parametrize("radius", ["mean", "median", "q95"])
+def test_the_ball_starts_in_units_of_the_id_radius(blobs, radius):
+    """With a - b at radius r: the typical ID feature has the same logit in every geometry, though radii differ by far."""
+    for normalisation in ("identity", "l2", "l2+whiten"):
+        start = replace(SMALL, normalisation=normalisation, radius=radius, training=GANTraining(epochs=0)).fit_features(blobs)
+        with torch.no_grad():
+            logits = start.D_(start.normalisation_(blobs.f), blobs.labels).double()
+        typical = {"mean": logits.mean(), "median": logits.quantile(0.5), "q95": logits.quantile(0.05)}[radius]
+        assert typical.item() == pytest.approx(6 - 3, abs=1e-3)
+
+
+def test_the_length_tells_what_the_direction_does_not(blobs):
+    """The same directions at a quarter of the length: invisible after L2 normalisation, less ID with the length."""
+    start = replace(SMALL, training=GANTraining(epochs=0))
+    short = Features(blobs.f / 4, blobs.logits)
+    blind, seeing = replace(start).fit_features(blobs), replace(start, length=True).fit_features(blobs)
+    np.testing.assert_allclose(blind.score(short), blind.score(blobs), atol=1e-4)
+    assert (seeing.score(short) < seeing.score(blobs)).all()
+    by_hand = torch.log(blobs.f.norm(dim=1))
+    within = torch.cat([by_hand[blobs.labels == k] - by_hand[blobs.labels == k].mean() for k in range(3)])
+    z = (by_hand[0] - by_hand[blobs.labels == 0].mean()) / within.square().mean().sqrt()
+    with torch.no_grad():
+        gain = seeing.D_(seeing.normalisation_(blobs.f[:1]), blobs.labels[:1]) - blind.D_(
+            blind.normalisation_(blobs.f[:1]), blobs.labels[:1]
+        )
+    assert gain.item() == pytest.approx(0.25 * z.item(), abs=1e-4)
+
+
+def test_the_prior_and_the_temperature_act_on_the_logit_of_D(blobs):
+    plain = replace(SMALL).fit_features(blobs)
+    with torch.no_grad():
+        logits = plain.D_(plain.normalisation_(blobs.f), blobs.labels).double().numpy()
+    shift = np.quantile(logits, 0.05)
+    settled = replace(SMALL, prior_quantile=0.05, temperature=2.0).fit_features(blobs)
+    p2 = 1 / (1 + np.exp(-(logits - shift) / 2.0))
+    np.testing.assert_allclose(settled.log_p2(blobs.f, blobs.labels).exp().numpy(), p2, rtol=1e-6)
+    assert (p2 < 0.5).mean() == pytest.approx(0.05, abs=0.01)
+
+
+def test_members_are_trained_apart_and_p2_has_their_mean_logit(blobs):
+    three = replace(SMALL, members=3).fit_features(blobs)
+    one = replace(SMALL).fit_features(blobs)
+    first, second, third = three.D_.members
+    assert digest(first.state_dict()) == digest(one.D_.state_dict()), "the first has the seed itself"
+    assert len({digest(D.state_dict()) for D in (first, second, third)}) == 3
+    assert digest(three.G_.state_dict()) == digest(one.G_.state_dict())
+    f = three.normalisation_(blobs.f)
+    with torch.no_grad():
+        mean = (first(f, blobs.labels) + second(f, blobs.labels) + third(f, blobs.labels)).double() / 3
+    torch.testing.assert_close(three.log_p2(blobs.f, blobs.labels), torch.nn.functional.logsigmoid(mean), rtol=1e-5, atol=1e-6)
+    again = replace(SMALL, members=3).fit_features(blobs)
+    assert np.array_equal(again.score(blobs), three.score(blobs))
+
+
+def test_a_member_that_diverges_is_reported(blobs, monkeypatch):
+    run, calls = Algorithm1.run, []
+
+    def second_diverges(self, **kwargs):
+        calls.append(self)
+        result = run(self, **kwargs)
+        return replace(result, status="diverged", message="by order") if len(calls) == 2 else result
+
+    monkeypatch.setattr(Algorithm1, "run", second_diverges)
+    with pytest.warns(BalWarning, match="BAL diverged: by order"):
+        detector = replace(SMALL, members=3).fit_features(blobs)
+    assert detector.result_.status == "diverged"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,16 +17,24 @@ from bal.data import Data
 from bal.detectors.base import FeatureDetector
 from bal.detectors.softmax import log_max_softmax
 from bal.discrimination import (
+    RADIAL_START,
     Algorithm1,
     Callback,
+    CentredDiscriminator,
     ConcatenatingDiscriminator,
     Conditioning,
+    Discriminator,
+    Ensemble,
     GANTraining,
+    Layers,
+    PerClassDiscriminator,
     ProgressBar,
+    ProjectionDiscriminator,
     RadialDiscriminator,
+    RadiusUnit,
     TrainingResult,
 )
-from bal.errors import BalWarning
+from bal.errors import BalWarning, SettingsError
 from bal.features import (
     Cache,
     Features,
@@ -37,11 +45,20 @@ from bal.features import (
     extract,
     make_normalisation,
 )
-from bal.sampling import Epsilon, Gaussian, Generator, Mixture, RandomScaleGaussian, hard_features
+from bal.sampling import (
+    CoordinateShuffle,
+    Epsilon,
+    Gaussian,
+    Generator,
+    Interpolation,
+    Mixture,
+    RandomScaleGaussian,
+    hard_pairs,
+)
 from bal.seeding import make_generator
-from bal.settings import check_choices, check_number, check_seed, check_widths
+from bal.settings import MAX_SEED, check_choice, check_choices, check_flags, check_number, check_seed, check_widths
 
-SamplerName = Literal["uniform", "gaussian", "random-scale", "uniform+random-scale"]
+SamplerName = Literal["uniform", "gaussian", "random-scale", "interpolation", "coordinate-shuffle"]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -58,31 +75,62 @@ class BAL(FeatureDetector):
 
     Args:
         normalisation: geometry of the features.
+        length: D also sees log|f|, which L2 normalisation throws away, as a last coordinate.
         conditioning: how D sees the label.
-        sampler: source of trivial OOD.
+        radial_start: a and b at the start of the radial D.
+        radius: unit of the radius at that start: 1, or the mean, median or 95 % quantile of the ID features' own.
+        length_start: weight of the length at the start of the radial D.
+        sampler: source of trivial OOD, a ``SamplerName`` or several joined by "+", which take turns.
         hidden_D: widths of D's hidden layers.
+        dropout: share of D's hidden neurons left out in each step of training.
+        spectral_norm: D's hidden layers have spectral norm 1.
         hidden_G: widths of G's hidden layers.
         noise_dim: size of z.
         training: settings of Algorithm 1.
+        members: D and G are trained so many times, from seeds drawn by ``seed``; p2 is that of their mean logit.
+        prior_quantile: D's logit is shifted so that this share of the ID training features lies below 0; None leaves it.
+        temperature: D's logit is divided by it, after the shift.
         seed: of every random number.
     """
 
     log_probability = True
 
     normalisation: NormalisationName = "l2+whiten"
+    length: bool = False
     conditioning: Conditioning = "radial"
-    sampler: SamplerName = "uniform+random-scale"
+    radial_start: tuple[float, float] = RADIAL_START
+    radius: RadiusUnit = "unit"
+    length_start: float = 0.25
+    sampler: str = "uniform+random-scale"
     hidden_D: tuple[int, ...] = (256, 256)  # noqa: N815 - the paper's letters
+    dropout: float = 0.0
+    spectral_norm: bool = False
     hidden_G: tuple[int, ...] = (256, 256)  # noqa: N815
     noise_dim: int = 64
     training: GANTraining = field(default_factory=GANTraining)
+    members: int = 1
+    prior_quantile: float | None = None
+    temperature: float = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_choices(self)
+        check_flags(self)
+        for part in str(self.sampler).split("+"):
+            check_choice("every part of sampler", part, get_args(SamplerName))
         check_widths("hidden_D", self.hidden_D)
         check_widths("hidden_G", self.hidden_G)
-        check_number("noise_dim", self.noise_dim, low=1, whole=True)
+        if not isinstance(self.radial_start, tuple) or len(self.radial_start) != 2:
+            raise SettingsError(f"radial_start must be a tuple (a, b), for example {RADIAL_START}, got {self.radial_start!r}")
+        for start in self.radial_start:
+            check_number("radial_start", start, low=0)
+        check_number("length_start", self.length_start, low=0)
+        check_number("dropout", self.dropout, low=0, high=0.99)
+        for name in ("noise_dim", "members"):
+            check_number(name, getattr(self, name), low=1, whole=True)
+        if self.prior_quantile is not None:
+            check_number("prior_quantile", self.prior_quantile, low=0, high=1)
+        check_number("temperature", self.temperature, low=1e-3)
         check_seed(self.seed)
 
     @classmethod
@@ -133,36 +181,74 @@ class BAL(FeatureDetector):
     def _fit(
         self, f: Tensor, logits: Tensor, c: Tensor, *, checkpoint: Path | None = None, callbacks: Iterable[Callback] = ()
     ) -> None:
-        dim, classes = f.shape[1], logits.shape[1]
-        generator = make_generator(self.seed)
-        self.normalisation_ = make_normalisation(self.normalisation, dim).fit(f, c)
+        self.normalisation_ = make_normalisation(self.normalisation, f.shape[1], length=self.length).fit(f, c)
         f = self.normalisation_(f)
+        train = partial(self._train, f, c, logits.shape[1], callbacks=list(callbacks))
+        trainings, results = zip(*(train(seed, member_file(checkpoint, i)) for i, seed in enumerate(self._seeds())), strict=True)
+        self.D_, self.G_ = ensemble([training.average for training in trainings]), trainings[0].G
+        self.shift_ = self._prior(f, c)
+        self.result_: TrainingResult = next((result for result in results if result.status != "finished"), results[0])
+        if self.result_.status != "finished":
+            warnings.warn(f"BAL {self.result_.status}: {self.result_.message}", BalWarning, stacklevel=5)
+
+    def _train(
+        self, f: Tensor, c: Tensor, classes: int, seed: int, checkpoint: Path | None, *, callbacks: list[Callback]
+    ) -> tuple[Algorithm1, TrainingResult]:
+        """One run of Algorithm 1 on normalised features."""
+        generator = make_generator(seed)
+        D = self._make_D(class_means(f, c, classes), generator)
+        if isinstance(D, RadialDiscriminator):
+            D.measure(f, c, self.radius)
         training = Algorithm1(
-            D=self._make_D(class_means(f, c, classes), generator),
-            G=self._make_G(dim, classes, generator),
+            D=D,
+            G=self._make_G(f.shape[1], classes, generator),
             f=f,
             c=c,
             trivial=make_sampler(self.sampler),
             settings=self.training,
             generator=generator,
         )
-        self.result_: TrainingResult = training.run(callbacks=callbacks, checkpoint=checkpoint)
-        self.D_, self.G_ = training.average, training.G
-        if self.result_.status != "finished":
-            warnings.warn(f"BAL {self.result_.status}: {self.result_.message}", BalWarning, stacklevel=5)
+        return training, training.run(callbacks=callbacks, checkpoint=checkpoint)
+
+    def _seeds(self) -> list[int]:
+        """A seed for each member; the first is our own."""
+        others = torch.randint(MAX_SEED, (self.members - 1,), generator=make_generator(self.seed))
+        return [self.seed, *others.tolist()]
+
+    @torch.no_grad()
+    def _prior(self, f: Tensor, c: Tensor) -> Tensor:
+        """The logit of D that takes the place of 0: the quantile of those of normalised ID features, float64."""
+        if self.prior_quantile is None:
+            return torch.zeros((), dtype=torch.float64)
+        logits: Tensor = self.D_(f, c).double()
+        return logits.quantile(self.prior_quantile)
 
     def _build(self, dim: int, classes: int) -> None:
         generator = make_generator(self.seed)
-        self.normalisation_ = make_normalisation(self.normalisation, dim)
-        self.D_ = self._make_D(torch.zeros(classes, dim), generator)
+        self.normalisation_ = make_normalisation(self.normalisation, dim, length=self.length)
+        dim += self.normalisation_.added
+        self.D_ = ensemble([self._make_D(torch.zeros(classes, dim), generator) for _ in range(self.members)]).eval()
         self.G_ = self._make_G(dim, classes, generator)
 
-    def _make_D(self, means: Tensor, generator: torch.Generator) -> nn.Module:  # noqa: N802 - the paper's letters
+    def _make_D(self, means: Tensor, generator: torch.Generator) -> Discriminator:  # noqa: N802 - the paper's letters
         """D for normalised features with these class means, (classes, m)."""
         classes, dim = means.shape
+        layers: Layers = {
+            "hidden": self.hidden_D,
+            "generator": generator,
+            "dropout": self.dropout,
+            "spectral_norm": self.spectral_norm,
+        }
         if self.conditioning == "concatenate":
-            return ConcatenatingDiscriminator(dim=dim, classes=classes, hidden=self.hidden_D, generator=generator)
-        return RadialDiscriminator(means=means, hidden=self.hidden_D, generator=generator)
+            return ConcatenatingDiscriminator(dim=dim, classes=classes, **layers)
+        if self.conditioning == "per-class":
+            return PerClassDiscriminator(dim=dim, classes=classes, **layers)
+        if self.conditioning == "projection":
+            return ProjectionDiscriminator(dim=dim, classes=classes, **layers)
+        if self.conditioning == "centred":
+            return CentredDiscriminator(means=means, **layers)
+        length_start = self.length_start if self.length else None
+        return RadialDiscriminator(means=means, start=self.radial_start, length_start=length_start, **layers)
 
     def _make_G(self, dim: int, classes: int, generator: torch.Generator) -> Generator:  # noqa: N802
         return Generator(dim=dim, classes=classes, noise_dim=self.noise_dim, hidden=self.hidden_G, generator=generator)
@@ -174,36 +260,49 @@ class BAL(FeatureDetector):
     def log_p2(self, f: Tensor, c_hat: Tensor) -> Tensor:
         """The log of p2 = D(f, c-hat) for raw features, (N,) float64."""
         logit: Tensor = self.D_(self.normalisation_(f), c_hat)
-        return logsigmoid(logit.double())
+        return logsigmoid((logit.double() - self.shift_) / self.temperature)
 
     @torch.no_grad()
     def synthetic(self, features: Features, *, rows: int, seed: int = 0) -> dict[str, Tensor]:
         """ID features and what REM and RSM make beside them, (rows, m) each, in the normalised space where D works.
 
-        ``trivial`` is the sampler's, ``generated`` is G's, ``hard`` is G's after the push of the trained D.
+        ``trivial`` is the sampler's, ``generated`` is G's (of the first member), ``hard`` is what the trained D has pushed.
         """
         usable = features.rows(features.valid)
         generator = make_generator(seed)
         f, c = self.normalisation_(usable.f), usable.known_labels
         sampler = make_sampler(self.sampler).fit(f, c)
+        s, unit = self.training, self.training.epsilon.unit(f, c)
         chosen = torch.randperm(len(f), generator=generator)[:rows]
         f, c = f[chosen], c[chosen]
         z = self.G_.noise(len(f), generator)
-        epsilon = self.training.epsilon.sample(len(f), generator, z.device)
+        epsilon = s.epsilon.sample(len(f), generator, z.device, unit=unit)
         return {
             "ID": f,
             "trivial": sampler.sample(f, c, classes=usable.logits.shape[1], generator=generator)[0],
             "generated": self.G_(z, c),
-            "hard": hard_features(self.D_, self.G_, z, c, epsilon, push=self.training.push),
+            "hard": hard_pairs(self.D_, self.G_, (f, c), (z, c), epsilon, push=s.push, base=s.push_base, steps=s.push_steps)[0],
         }
 
 
-def make_sampler(name: SamplerName) -> TrivialSampler:
+def ensemble(members: list[nn.Module]) -> nn.Module:
+    """One module for all; a single D is its own ensemble."""
+    return members[0] if len(members) == 1 else Ensemble(members)
+
+
+def member_file(checkpoint: Path | None, member: int) -> Path | None:
+    """Each member has a checkpoint of its own; the first has the name that was given."""
+    return checkpoint.with_name(f"{checkpoint.name}.{member}") if checkpoint and member else checkpoint
+
+
+def make_sampler(name: str) -> TrivialSampler:
     """A source of trivial OOD by name; a "+" mixes."""
     samplers: dict[str, TrivialSampler] = {
         "uniform": Uniform(),
         "gaussian": Gaussian(),
         "random-scale": RandomScaleGaussian(),
+        "interpolation": Interpolation(),
+        "coordinate-shuffle": CoordinateShuffle(),
     }
     parts = [samplers[part] for part in name.split("+")]
     return parts[0] if len(parts) == 1 else Mixture(tuple(parts))

@@ -265,7 +265,7 @@ TABLE5 = {"gaussian": (94.3, 96.4, 96.9, 98.1, 98.5), "uniform": (96.5, 97.0, 97
 def table5(preset: PresetName) -> TableSpec:
     """Gaussian against uniform sampling of trivial OOD, over sizes of the feature."""
     lines = [
-        ablation_line(f"{sampler}, {size}", BAL(sampler=sampler), {"auroc": value}, preset, f"densenet-cifar10-{size}")  # type: ignore[arg-type]
+        ablation_line(f"{sampler}, {size}", BAL(sampler=sampler), {"auroc": value}, preset, f"densenet-cifar10-{size}")
         for sampler, values in TABLE5.items()
         for size, value in zip(FEATURE_SIZES, values, strict=True)
     ]
