@@ -157,17 +157,16 @@ class RadialDiscriminator(Discriminator):
     @torch.no_grad()
     def measure(self, f: Tensor, c: Tensor, unit: RadiusUnit) -> None:
         """Let b count in units of the radius that these ID features have: b / r takes the place of b."""
-        self.b.div_(typical_radius(self.radius(f, c), unit))
+        if unit != "unit":
+            self.b.div_(typical_radius(self.radius(f, c), unit))
 
 
-def typical_radius(radius: Tensor, unit: RadiusUnit) -> float:
-    """One number r for the radii of all ID features: 1, their mean, median or 95 % quantile.
+def typical_radius(radius: Tensor, unit: Literal["mean", "median", "q95"]) -> float:
+    """One number r for the radii of all ID features: their mean, median or 95 % quantile.
 
-    >>> [typical_radius(torch.tensor([1.0, 2.0, 9.0]), unit) for unit in ("unit", "mean", "median")]
-    [1.0, 4.0, 2.0]
+    >>> [typical_radius(torch.tensor([1.0, 2.0, 9.0]), unit) for unit in ("mean", "median")]
+    [4.0, 2.0]
     """
-    if unit == "unit":
-        return 1.0
     radius = radius.double()
     typical = radius.mean() if unit == "mean" else radius.quantile({"median": 0.5, "q95": 0.95}[unit])
     return max(typical.item(), 1e-12)
