@@ -116,13 +116,19 @@ def test_the_papers_settings_are_those_it_prints():
 
 
 class StopAfterTwoEpochs(Callback):
+    last = 2
+
     def __init__(self):
         self.epochs = 0
 
     def on_epoch(self, record):
         self.epochs += 1
-        if self.epochs == 2:
+        if self.epochs == self.last:
             raise KeyboardInterrupt
+
+
+class StopInTheSecondMember(StopAfterTwoEpochs):
+    last = 6  # of four epochs each
 
 
 class CountEpochs(Callback):
@@ -323,6 +329,15 @@ def test_members_are_trained_apart_and_p2_has_their_mean_logit(blobs):
     torch.testing.assert_close(three.log_p2(blobs.f, blobs.labels), torch.nn.functional.logsigmoid(mean), rtol=1e-5, atol=1e-6)
     again = replace(SMALL, members=3).fit_features(blobs)
     assert np.array_equal(again.score(blobs), three.score(blobs))
+
+
+def test_an_ensemble_stopped_in_its_second_member_keeps_the_first(blobs, tmp_path):
+    settings, rest = replace(SMALL, members=3), CountEpochs()
+    with pytest.raises(KeyboardInterrupt):
+        replace(settings).fit_features(blobs, checkpoint=tmp_path / "bal", callbacks=[StopInTheSecondMember()])
+    resumed = replace(settings).fit_features(blobs, checkpoint=tmp_path / "bal", callbacks=[rest])
+    assert rest.epochs == 6, "two of the second member, four of the third"
+    assert np.array_equal(resumed.score(blobs), replace(settings).fit_features(blobs).score(blobs))
 
 
 def test_a_member_that_diverges_is_reported(blobs, monkeypatch):

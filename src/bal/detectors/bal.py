@@ -258,7 +258,7 @@ class BAL(FeatureDetector):
 
     @torch.no_grad()
     def log_p2(self, f: Tensor, c_hat: Tensor) -> Tensor:
-        """The log of p2 = D(f, c-hat) for raw features, (N,) float64."""
+        """The log of p2 = D(f, c-hat) for raw features, (N,) float64; D's logit after the shift and by the temperature."""
         logit: Tensor = self.D_(self.normalisation_(f), c_hat)
         return logsigmoid((logit.double() - self.shift_) / self.temperature)
 
