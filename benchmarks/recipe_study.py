@@ -1,0 +1,94 @@
+"""Which BAL? Variants of its modules on several networks, ranked by stand-ins; OOD data only judges the stand-ins.
+
+BAL_DATA=... BAL_WEIGHTS=... python benchmarks/recipe_study.py [--seeds 3] [--networks resnet20-cifar10 ...]
+
+Finished runs are kept under runs/reproduce/study, so it can be stopped and started again; features come from the cache of
+`bal reproduce`. Writes runs/study/study.html, study.json and study.svg.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from bal.detectors import BAL, FeatureDetector, make_detector
+from bal.discrimination import GANTraining
+from bal.experiments.networks import Store
+from bal.experiments.study import run_study
+from bal.report.study import write_study
+from bal.sampling import Epsilon
+
+NETWORKS = {
+    "resnet20-cifar10": ("svhn", "cifar100"),
+    "densenet-cifar10": ("svhn", "tiny-imagenet"),
+    "resnet18-fashion-mnist": ("mnist", "omniglot"),
+    "densenet-svhn": ("cifar10", "tiny-imagenet"),
+}
+RIVALS = ("max-softmax", "energy", "kNN", "Mahalanobis++", "ViM", "NCI", "fDBD")
+
+
+def bal(training: dict[str, Any] | None = None, **settings: Any) -> BAL:
+    """The default with some settings changed."""
+    return BAL(training=replace(GANTraining(), **(training or {})), **settings)
+
+
+def variants() -> dict[str, FeatureDetector]:
+    """One change of the default at a time, by module."""
+    found: dict[str, FeatureDetector] = {"default": bal(), "start": bal({"epochs": 0})}
+    for unit in ("mean", "median", "q95"):
+        for b in (1.0, 2.0, 4.0, 8.0):
+            found[f"start, {b:g} (1 - r / {unit})"] = bal({"epochs": 0}, radius=unit, radial_start=(b, b))
+    for weight in (0.25, 0.5):
+        found[f"start, 2 (1 - r / median) + {weight} length"] = bal(
+            {"epochs": 0}, radius="median", radial_start=(2.0, 2.0), length=True, length_start=weight
+        )
+    for geometry in ("identity", "standardise", "l2", "whiten", "l2+whiten+residual"):
+        found[f"geometry {geometry}"] = bal(normalisation=geometry)
+    for conditioning in ("concatenate", "per-class", "projection", "centred"):
+        found[f"conditioning {conditioning}"] = bal({"learning_rate_D": 1e-3}, conditioning=conditioning)
+    for sampler in ("uniform", "random-scale", "interpolation", "coordinate-shuffle", "gaussian"):
+        found[f"sampler {sampler}"] = bal(sampler=sampler)
+    for weight in (0.0, 0.2):
+        found[f"fakes at {weight}"] = bal({"fake_weight": weight})
+    found["fakes warm up"] = bal({"warm_up": 0.5})
+    found["push from real features"] = bal({"push_base": "real"})
+    found["three FGSM steps"] = bal({"push_steps": 3})
+    found["epsilon by spread"] = bal({"epsilon": Epsilon(relative=True)})
+    for share in (0.0, 0.25, 0.75):
+        found[f"hard share {share}"] = bal({"hard_share": share})
+    found["dropout"] = bal(dropout=0.2)
+    found["spectral norm"] = bal(spectral_norm=True)
+    found["R1"] = bal({"r1": 0.1})
+    found["no moving average"] = bal({"decay": 0.0})
+    found["wide D"] = bal(hidden_D=(1024, 1024))
+    found["small D"] = bal(hidden_D=(64,))
+    for rate in (1e-5, 1e-4, 3e-4):
+        found[f"rate of D {rate:g}"] = bal({"learning_rate_D": rate})
+    for temperature in (0.5, 2.0, 4.0):
+        found[f"temperature {temperature:g}"] = bal(temperature=temperature)
+    found["prior 5 %"] = bal(prior_quantile=0.05)
+    found["ensemble of 4"] = bal(members=4)
+    return found
+
+
+@dataclass(frozen=True)
+class Study:
+    """Rank variants of BAL by stand-ins."""
+
+    seeds: int = 3
+    networks: tuple[str, ...] = tuple(NETWORKS)
+    out: Path = Path("runs/study")
+    store: Path = Path("runs/reproduce")
+
+    def __call__(self) -> None:
+        """Run what is missing and write the page."""
+        store = Store(self.store, show_progress=False)
+        chosen = {name: NETWORKS[name] for name in self.networks}
+        rivals: dict[str, Any] = {name: make_detector(name) for name in RIVALS}
+        runs = run_study({**variants(), **rivals}, chosen, store, seeds=range(self.seeds), say=print)
+        write_study(runs, {"command": "python benchmarks/recipe_study.py", "seeds": self.seeds}, self.out, marked="default")
+
+
+if __name__ == "__main__":
+    tyro.cli(Study)()
