@@ -6,6 +6,7 @@ graph that would be in it is run beside torch; one that disagrees is refused.
 
 import copy
 import json
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -78,7 +79,7 @@ class Guarded(nn.Module):
         self.preprocess = None if self.preprocess is None else self.preprocess.cpu()
         self.head = get_head(self.model, classifier.head_name)
         self.D, self.normalisation = detector.D_, detector.normalisation_  # registered, so that their weights are in the file
-        self.log_p2 = detector.log_p2
+        self.p2_logit = detector.p2_logit
 
     def forward(self, x: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Label, confidence, is_ood and log score."""
@@ -87,7 +88,7 @@ class Guarded(nn.Module):
         valid = valid & finite_rows(f) & finite_rows(logits)
         f, logits = (torch.where(valid.unsqueeze(1), rows, torch.zeros_like(rows)) for rows in (f, logits))
         c_hat = logits.argmax(1)
-        score = log_max_softmax(logits) + self.log_p2(f, c_hat)
+        score = log_max_softmax(logits) + log_sigmoid(self.p2_logit(f, c_hat))
         valid = valid & torch.isfinite(score)
         accepted = valid & (score >= (threshold[c_hat] if threshold.ndim else threshold))
         return (
@@ -111,6 +112,15 @@ class Guarded(nn.Module):
             bias = None if self.head.bias is None else self.head.bias.float()
             logits = nn.functional.linear(f.float(), self.head.weight.float(), bias)
         return f.float(), logits.float()
+
+
+def log_sigmoid(logit: Tensor) -> Tensor:
+    """min(l, 0) - log(1 + exp(-|l|)): ONNX has log(sigmoid(l)) for torch's own, which is -inf already at -40.
+
+    >>> log_sigmoid(torch.tensor([-800.0, 0.0], dtype=torch.float64))
+    tensor([-800.0000,   -0.6931], dtype=torch.float64)
+    """
+    return logit.clamp(max=0.0) - torch.log1p(torch.exp(-logit.abs()))
 
 
 def spread(rows: Tensor, like: Tensor) -> Tensor:
@@ -266,7 +276,10 @@ def agree(expected: Prediction, came: tuple[Rows, Rows, Rows, Rows], threshold: 
         raise ExportError(
             f"the log confidence of the graph is {off.max():.2g} off that of torch, more than {TOLERANCE:g}; no file was written"
         )
-    near = np.abs(expected.score[:, None] - threshold.numpy().reshape(1, -1)).min(1) <= tolerance(expected.score)
+    near = np.zeros_like(finite)
+    near[finite] = np.abs(expected.score[finite, None] - threshold.numpy().reshape(1, -1)).min(1) <= tolerance(
+        expected.score[finite]
+    )
     if (label != expected.label)[~near].any() or ((label == OOD) != is_ood).any():
         raise ExportError("the graph and torch do not give the same labels; no file was written")
     if not np.allclose(confidence, expected.confidence, rtol=0, atol=TOLERANCE):
@@ -276,7 +289,7 @@ def agree(expected: Prediction, came: tuple[Rows, Rows, Rows, Rows], threshold: 
 
 def tolerance(score: NDArray[np.float64]) -> NDArray[np.float64]:
     """How far the graph may be off at each log confidence."""
-    return np.maximum(TOLERANCE, RELATIVE * np.abs(np.where(np.isfinite(score), score, 0.0)))
+    return np.maximum(TOLERANCE, RELATIVE * np.abs(score))
 
 
 def first_line(error: Exception) -> str:
@@ -286,7 +299,13 @@ def first_line(error: Exception) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the warnings of deprecations inside torch."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    """Without what torch says of deprecations inside it and of packages that it would like to see."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    try:
+        logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
