@@ -39,7 +39,7 @@ SUFFIXES = (".onnx", ".pt2")
 INPUTS = ("input", "threshold")
 OUTPUTS = ("label", "confidence", "is_ood", "log_score")
 TOLERANCE = 1e-4  # of the log confidence
-RELATIVE = 1e-5  # the same beyond a log confidence of -10, where float32 holds no more digits
+FAR = -10.0  # log confidence below which the tolerance grows with it: float32 holds no more digits, and torch itself is as far off
 RANDOM_BATCHES = (1, 3, 17)
 REAL_BATCHES, REAL_ROWS = 8, 64  # at most so many batches of the data, of so many rows
 METADATA = "bal.json"
@@ -49,10 +49,11 @@ Graph: TypeAlias = Callable[[Tensor, Tensor], tuple[Rows, Rows, Rows, Rows]]
 
 
 class Parity(NamedTuple):
-    """How the graph compares with torch: rows compared, and the largest difference in log confidence among them."""
+    """Rows compared, and the largest difference in log confidence: as it is above -10, as a share of it below."""
 
     rows: int
     largest: float
+    relative: float
 
 
 @dataclass(frozen=True)
@@ -249,7 +250,7 @@ def random_inputs(spec: InputSpec) -> list[Tensor]:
 
 def compare(detector: BAL, graph: Graph, batches: list[Tensor]) -> Parity:
     """Run the graph and torch side by side, at the threshold of the detector, with everything accepted, and half way between."""
-    total, largest = 0, 0.0
+    found = Parity(0, 0.0, 0.0)
     for x in batches:
         features = extract(detector.classifier_, x, spec=detector.spec_, show_progress=False)  # type: ignore[arg-type]
         score = detector.score(features)
@@ -257,13 +258,14 @@ def compare(detector: BAL, graph: Graph, batches: list[Tensor]) -> Parity:
         for threshold in (None, -np.inf, middle):
             given = detector.threshold_ if threshold is None else torch.full_like(detector.threshold_, threshold)
             expected = detector.predict(features, threshold=threshold)
-            largest = max(largest, agree(expected, graph(x.contiguous(), given), given))
-        total += len(x)
-    return Parity(total, largest)
+            off = agree(expected, graph(x.contiguous(), given), given)
+            found = Parity(found.rows, max(found.largest, off.largest), max(found.relative, off.relative))
+        found = found._replace(rows=found.rows + len(x))
+    return found
 
 
-def agree(expected: Prediction, came: tuple[Rows, Rows, Rows, Rows], threshold: Tensor) -> float:
-    """The largest difference in log confidence; answers that differ are refused.
+def agree(expected: Prediction, came: tuple[Rows, Rows, Rows, Rows], threshold: Tensor) -> Parity:
+    """How far the answers are apart; those that differ are refused.
 
     A row closer to its threshold than the tolerance may fall on either side.
     """
@@ -271,25 +273,24 @@ def agree(expected: Prediction, came: tuple[Rows, Rows, Rows, Rows], threshold: 
     finite = np.isfinite(expected.score)
     if (np.isfinite(score) != finite).any() or not is_ood[~finite].all():
         raise ExportError("the graph and torch do not agree on which rows are invalid; no file was written")
-    off = np.abs(score[finite] - expected.score[finite])
-    if (off > tolerance(expected.score[finite])).any():
+    true = expected.score[finite]
+    off, far = np.abs(score[finite] - true), true < FAR
+    if (off > tolerance(true)).any():
         raise ExportError(
             f"the log confidence of the graph is {off.max():.2g} off that of torch, more than {TOLERANCE:g}; no file was written"
         )
     near = np.zeros_like(finite)
-    near[finite] = np.abs(expected.score[finite, None] - threshold.numpy().reshape(1, -1)).min(1) <= tolerance(
-        expected.score[finite]
-    )
+    near[finite] = np.abs(true[:, None] - threshold.numpy().reshape(1, -1)).min(1) <= tolerance(true)
     if (label != expected.label)[~near].any() or ((label == OOD) != is_ood).any():
         raise ExportError("the graph and torch do not give the same labels; no file was written")
     if not np.allclose(confidence, expected.confidence, rtol=0, atol=TOLERANCE):
         raise ExportError("the graph and torch do not give the same confidence; no file was written")
-    return float(off.max(initial=0.0))
+    return Parity(len(label), float(off[~far].max(initial=0.0)), float((off / np.maximum(-true, 1.0))[far].max(initial=0.0)))
 
 
 def tolerance(score: NDArray[np.float64]) -> NDArray[np.float64]:
     """How far the graph may be off at each log confidence."""
-    return np.maximum(TOLERANCE, RELATIVE * np.abs(score))
+    return TOLERANCE * np.maximum(1.0, score / FAR)
 
 
 def first_line(error: Exception) -> str:
