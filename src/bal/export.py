@@ -39,7 +39,9 @@ SUFFIXES = (".onnx", ".pt2")
 INPUTS = ("input", "threshold")
 OUTPUTS = ("label", "confidence", "is_ood", "log_score")
 TOLERANCE = 1e-4  # of the log confidence
-FAR = -10.0  # log confidence below which the tolerance grows with it: float32 holds no more digits, and torch itself is as far off
+FAR = (
+    -10.0
+)  # log confidence below which the tolerance grows with it: float32 holds no more digits, and torch itself is as far off
 RANDOM_BATCHES = (1, 3, 17)
 REAL_BATCHES, REAL_ROWS = 8, 64  # at most so many batches of the data, of so many rows
 METADATA = "bal.json"
@@ -79,12 +81,15 @@ class Guarded(nn.Module):
         self.preprocess = copy.deepcopy(classifier.preprocess)
         self.preprocess = None if self.preprocess is None else self.preprocess.cpu()
         self.head = get_head(self.model, classifier.head_name)
-        self.D, self.normalisation = detector.D_, detector.normalisation_  # registered, so that their weights are in the file
-        self.p2_logit = detector.p2_logit
+        own = copy.copy(detector)
+        own.D_, own.normalisation_ = copy.deepcopy(detector.D_), copy.deepcopy(detector.normalisation_)
+        self.D, self.normalisation = own.D_, own.normalisation_  # registered, so that their weights are in the file
+        self.p2_logit = own.p2_logit
+        self.requires_grad_(False)
 
     def forward(self, x: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Label, confidence, is_ood and log score."""
-        valid = finite_rows(x)
+        valid = finite_rows(x) if x.is_floating_point() else torch.ones(x.shape[0], dtype=torch.bool)  # ONNX asks no integers
         f, logits = self.read(torch.where(spread(valid, x), x, torch.zeros_like(x)))
         valid = valid & finite_rows(f) & finite_rows(logits)
         f, logits = (torch.where(valid.unsqueeze(1), rows, torch.zeros_like(rows)) for rows in (f, logits))
@@ -108,7 +113,9 @@ class Guarded(nn.Module):
             call(self.model, x if self.preprocess is None else self.preprocess(x))
         f, logits = seen[0]
         if f.ndim != 2:
-            raise ExportError(f"the head must see one feature for each input, (N, m), got {tuple(f.shape)}; it cannot be exported")
+            raise ExportError(
+                f"the head must see one feature for each input, (N, m), got {tuple(f.shape)}; it cannot be exported"
+            )
         if logits.dtype in (torch.float16, torch.bfloat16):
             bias = None if self.head.bias is None else self.head.bias.float()
             logits = nn.functional.linear(f.float(), self.head.weight.float(), bias)
@@ -276,8 +283,10 @@ def agree(expected: Prediction, came: tuple[Rows, Rows, Rows, Rows], threshold: 
     true = expected.score[finite]
     off, far = np.abs(score[finite] - true), true < FAR
     if (off > tolerance(true)).any():
+        worst = (off / tolerance(true)).argmax()
         raise ExportError(
-            f"the log confidence of the graph is {off.max():.2g} off that of torch, more than {TOLERANCE:g}; no file was written"
+            f"the log confidence of the graph is {off[worst]:.2g} off that of torch, {true[worst]:.4g}, "
+            f"more than {tolerance(true)[worst]:.2g}; no file was written"
         )
     near = np.zeros_like(finite)
     near[finite] = np.abs(true[:, None] - threshold.numpy().reshape(1, -1)).min(1) <= tolerance(true)
