@@ -16,6 +16,7 @@ LAYERS = [
     "sampling",
     "discrimination",
     "detectors",
+    "export",
     "evaluation",
     "experiments",
     "report",

@@ -33,5 +33,9 @@ class StorageError(BalError, OSError):
     """A file is damaged, belongs to something else, or cannot be written."""
 
 
+class ExportError(BalError, RuntimeError):
+    """A detector cannot be written as a graph, or the graph does not answer as the detector does."""
+
+
 class BalWarning(UserWarning):
     """Something went on, but not as hoped: a diverged training, a skipped row."""

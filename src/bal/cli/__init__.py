@@ -14,6 +14,7 @@ from bal.cli.compare import Compare
 from bal.cli.data import DataCommand
 from bal.cli.demo import Demo
 from bal.cli.evaluate import Evaluate
+from bal.cli.export import Export
 from bal.cli.fit import Calibrate, Fit
 from bal.cli.info import Info
 from bal.cli.reproduce import Reproduce
@@ -36,6 +37,7 @@ Command = (
     | Annotated[Calibrate, tyro.conf.subcommand("calibrate")]
     | Annotated[Score, tyro.conf.subcommand("score")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]

@@ -258,9 +258,14 @@ class BAL(FeatureDetector):
 
     @torch.no_grad()
     def log_p2(self, f: Tensor, c_hat: Tensor) -> Tensor:
-        """The log of p2 = D(f, c-hat) for raw features, (N,) float64; D's logit after the shift and by the temperature."""
+        """The log of p2 = D(f, c-hat) for raw features, (N,) float64."""
+        return logsigmoid(self.p2_logit(f, c_hat))
+
+    @torch.no_grad()
+    def p2_logit(self, f: Tensor, c_hat: Tensor) -> Tensor:
+        """D's logit for raw features, after the shift and by the temperature, (N,) float64."""
         logit: Tensor = self.D_(self.normalisation_(f), c_hat)
-        return logsigmoid((logit.double() - self.shift_) / self.temperature)
+        return (logit.double() - self.shift_) / self.temperature
 
     @torch.no_grad()
     def synthetic(self, features: Features, *, rows: int, seed: int = 0) -> dict[str, Tensor]:
