@@ -207,7 +207,7 @@ def test_a_graph_that_disagrees_is_not_written(detector, tmp_path, monkeypatch, 
         {"conditioning": "concatenate", "normalisation": "identity"},
         {"conditioning": "centred", "members": 2},
         {"conditioning": "projection", "spectral_norm": True, "normalisation": "l2+whiten+residual"},
-        {"conditioning": "radial", "length": True, "dropout": 0.2, "prior_quantile": 0.1, "temperature": 2.0},
+        {"conditioning": "radial", "evidence": "length", "dropout": 0.2, "prior_quantile": 0.1, "temperature": 2.0},
     ],
     ids=lambda settings: settings["conditioning"],
 )

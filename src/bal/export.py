@@ -1,7 +1,7 @@
 """Classifier and BAL in one graph, for machines without `bal`: ONNX, or a .pt2 of ``torch.export``.
 
-The graph takes a batch of any size and the threshold, and answers what :meth:`bal.BAL.predict` answers. Before a file appears, the
-graph that would be in it is run beside torch; one that disagrees is refused.
+The graph takes a batch of any size and the threshold, and answers what :meth:`bal.BAL.predict` answers. Before a file appears,
+the graph that would be in it is run beside torch; one that disagrees is refused.
 """
 
 import copy
@@ -92,7 +92,7 @@ class Guarded(nn.Module):
         valid = valid & finite_rows(f) & finite_rows(logits)
         f, logits = (torch.where(valid.unsqueeze(1), rows, torch.zeros_like(rows)) for rows in (f, logits))
         c_hat = logits.argmax(1)
-        score = log_max_softmax(logits) + log_sigmoid(self.p2_logit(f, c_hat))
+        score = log_max_softmax(logits) + log_sigmoid(self.p2_logit(f, logits))
         valid = valid & torch.isfinite(score)
         accepted = valid & (score >= (threshold[c_hat] if threshold.ndim else threshold))
         return (
@@ -159,7 +159,7 @@ def exportable(detector: Detector) -> tuple[BAL, Classifier]:
     """The detector and its classifier, if they can be one graph."""
     if not isinstance(detector, BAL):
         raise ExportError(
-            f"only BAL can be exported, and this detector is {detector_name(detector)}; fit a BAL, or serve this one with bal itself"
+            f"only BAL can be exported, not {detector_name(detector)}; fit a BAL, or serve this one with bal itself"
         )
     if detector.sizes_ is None:
         raise NotFittedError("this BAL is not fitted; call fit(classifier, train) first")
@@ -171,7 +171,7 @@ def exportable(detector: Detector) -> tuple[BAL, Classifier]:
 def trace(module: Guarded, spec: InputSpec, threshold: Tensor) -> torch.export.ExportedProgram:
     """The program for batches of any size."""
     example = random_inputs(spec)[1], threshold
-    shapes = ({0: torch.export.Dim("batch")}, {})
+    shapes: tuple[dict[int, Any], ...] = ({0: torch.export.Dim("batch")}, {})
     try:
         with quiet(), eval_mode(module), torch.no_grad():
             return torch.export.export(module, example, dynamic_shapes=shapes, strict=False)

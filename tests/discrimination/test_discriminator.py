@@ -93,9 +93,9 @@ def test_the_radial_start_counts_in_typical_radii_of_the_id_features(unit, r):
     assert D(f, c).tolist() == pytest.approx([4 - 2 / r, 4 - 4 / r, 4 - 18 / r], rel=1e-5)
 
 
-def test_the_length_stands_outside_the_radius_and_counts_from_the_mean_of_its_class():
+def test_the_evidence_stands_outside_the_radius_and_counts_from_the_mean_of_its_class():
     """Last coordinate: 5 where the class has 1 on average, so k * 4."""
-    D = make("radial", means=torch.tensor([[0.0, 0.0, 1.0], [4.0, 0.0, 2.0]]), length_start=0.25)
+    D = make("radial", means=torch.tensor([[0.0, 0.0, 1.0], [4.0, 0.0, 2.0]]), evidence_start=0.25)
     a, b = RADIAL_START
     f = torch.tensor([[1.0, 1.0, 5.0], [4.0, 2.0, 2.0]])
     assert D(f, torch.tensor([0, 1])).tolist() == pytest.approx([a - b + 0.25 * 4, a - 2 * b])

@@ -43,8 +43,8 @@ def test_a_run_measures_stand_ins_and_true_sets(store):
     expected = evaluate(knn.score(bench.held_out), knn.score(bench.stand_ins["blur"]))
     assert run.stand_ins["blur"] == (expected.auroc, expected.fpr95)
     assert run.oods["fashion-mnist"][0] == evaluate(knn.score(bench.test), knn.score(bench.oods["fashion-mnist"])).auroc
-    assert run.promise == pytest.approx(np.mean([auroc for auroc, _ in run.stand_ins.values()]))
-    assert run.truth == run.oods["fashion-mnist"][0]
+    assert run.promise == pytest.approx(np.prod([max(1 - auroc, 1e-4) for auroc, _ in run.stand_ins.values()]) ** (1 / 5))
+    assert run.truth == pytest.approx(1 - run.oods["fashion-mnist"][0])
 
 
 def test_finished_runs_are_kept_and_new_ones_added(store):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bal.errors import BalError
-from bal.features import class_means, make_normalisation, within_spread
+from bal.features import class_means, evidence_of, make_normalisation, within_spread
 from bal.features.normalisation import SHRINKAGE, Residual
 from bal.seeding import make_generator
 
@@ -66,21 +66,21 @@ def test_l2_says_that_it_cannot_be_undone():
 
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 1000), scale=st.sampled_from([1e-6, 1.0, 1e4]), length=st.booleans())
-def test_every_normalisation_is_finite_even_on_dead_and_repeated_features(name, seed, scale, length):
+@given(seed=st.integers(0, 1000), scale=st.sampled_from([1e-6, 1.0, 1e4]), with_evidence=st.booleans())
+def test_every_normalisation_is_finite_even_on_dead_and_repeated_features(name, seed, scale, with_evidence):
     g = make_generator(seed)
     f = scale * torch.relu(torch.randn(10, 6, generator=g))
     f[:, 0], f[3] = 0.0, f[4]  # a dead neuron, a repeated row
-    step = make_normalisation(name, 6, length=length).fit(f, torch.arange(10) % 2)
+    step = make_normalisation(name, 6 - with_evidence, with_evidence=with_evidence).fit(f, torch.arange(10) % 2)
     assert torch.isfinite(step(torch.cat([f, torch.zeros(1, 6)]))).all()
 
 
 @pytest.mark.parametrize("name", ["l2+whiten", "l2+whiten+residual", "l2+residual+whiten"])
-@pytest.mark.parametrize("length", [False, True])
-def test_a_saved_normalisation_gives_the_same_features(name, length):
+@pytest.mark.parametrize("with_evidence", [False, True])
+def test_a_saved_normalisation_gives_the_same_features(name, with_evidence):
     f, c = skewed()
-    fitted = make_normalisation(name, 6, length=length).fit(f, c)
-    fresh = make_normalisation(name, 6, length=length)
+    fitted, fresh = (make_normalisation(name, 6 - with_evidence, with_evidence=with_evidence) for _ in range(2))
+    fitted.fit(f, c)
     assert fresh(f).shape == (400, 6 + fresh.added)
     fresh.load_state_dict(fitted.state_dict())
     assert torch.equal(fresh(f), fitted(f))
@@ -112,18 +112,35 @@ def test_a_residual_that_hardly_varies_is_not_blown_up():
     assert step(torch.tensor([[0.0, 0.0, 1.0]]))[0, 3].item() <= 1 / SHRINKAGE + 1
 
 
-def test_the_length_by_hand():
-    """log|f| is 0, 2 in one class and 4, 6 in the other: mean 3, and 1 off the mean of its class everywhere."""
-    f = torch.tensor([[1.0, 0.0], [0.0, math.e**2], [-(math.e**4), 0.0], [0.0, math.e**6]])
-    y = make_normalisation("l2", 2, length=True).fit(f, torch.tensor([0, 0, 1, 1]))(f)
+def test_evidence_by_hand():
+    f, logits = torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 1.0, 1.0]])
+    assert evidence_of("energy", f, logits).item() == pytest.approx(1 + math.log(3))
+    assert evidence_of("length", f, logits).item() == pytest.approx(math.log(5))
+    assert evidence_of("none", f, logits).shape == (1, 0)
+    assert torch.isfinite(evidence_of("length", torch.zeros(1, 2), logits)).all()
+
+
+def test_the_evidence_stays_by_itself_and_is_cut_at_the_most_of_id():
+    """It is 0, 2 in one class and 4, 6 in the other: mean 3, and 1 off the mean of its class everywhere."""
+    f = torch.tensor([[1.0, 0.0, 0.0], [0.0, 9.0, 2.0], [-7.0, 0.0, 4.0], [0.0, 2.0, 6.0]])
+    step = make_normalisation("l2", 2, with_evidence=True).fit(f, torch.tensor([0, 0, 1, 1]))
+    y = step(f)
     assert y[:, 2].tolist() == pytest.approx([-3, -1, 1, 3])
-    torch.testing.assert_close(y[:, :2], f / f.norm(dim=1, keepdim=True))
+    torch.testing.assert_close(y[:, :2], torch.nn.functional.normalize(f[:, :2]))
+    assert step(torch.tensor([[1.0, 0.0, 1e9], [1.0, 0.0, -7.0]]))[:, 2].tolist() == pytest.approx([3, -10])
 
 
-def test_a_length_that_never_varies_is_not_blown_up():
-    f = torch.nn.functional.normalize(torch.randn(100, 5, generator=make_generator(0)))
-    y = make_normalisation("identity", 5, length=True).fit(f, torch.arange(100) % 2)(f)
-    assert y[:, 5].abs().max().item() < 1e-3
+def test_evidence_is_undone_with_the_rest():
+    f, c = skewed()
+    step = make_normalisation("whiten", 5, with_evidence=True).fit(f, c)
+    torch.testing.assert_close(step.inverse(step(f)), f, rtol=1e-3, atol=1e-3)
+
+
+def test_evidence_that_never_varies_is_not_blown_up():
+    f = torch.randn(100, 5, generator=make_generator(0))
+    f[:, -1] = 2.0 + 1e-7 * f[:, -1]
+    y = make_normalisation("identity", 4, with_evidence=True).fit(f, torch.arange(100) % 2)(f)
+    assert y[:, 4].abs().max().item() < 1e-2
 
 
 def test_the_within_class_spread_against_a_loop():

@@ -37,11 +37,14 @@ from bal.discrimination import (
 from bal.errors import BalWarning, SettingsError
 from bal.features import (
     Cache,
+    EvidenceName,
     Features,
     NormalisationName,
+    Step,
     TrivialSampler,
     Uniform,
     class_means,
+    evidence_of,
     extract,
     make_normalisation,
 )
@@ -75,11 +78,11 @@ class BAL(FeatureDetector):
 
     Args:
         normalisation: geometry of the features.
-        length: D also sees log|f|, which L2 normalisation throws away, as a last coordinate.
+        evidence: what D sees of the classifier's evidence for any class at all, as a last coordinate.
         conditioning: how D sees the label.
         radial_start: a and b at the start of the radial D.
         radius: unit of the radius at that start: 1, or the mean, median or 95 % quantile of the ID features' own.
-        length_start: weight of the length at the start of the radial D.
+        evidence_start: weight of the evidence at the start of the radial D.
         sampler: source of trivial OOD, a ``SamplerName`` or several joined by "+", which take turns.
         hidden_D: widths of D's hidden layers.
         dropout: share of D's hidden neurons left out in each step of training.
@@ -96,11 +99,11 @@ class BAL(FeatureDetector):
     log_probability = True
 
     normalisation: NormalisationName = "l2+whiten"
-    length: bool = False
+    evidence: EvidenceName = "energy"
     conditioning: Conditioning = "radial"
     radial_start: tuple[float, float] = RADIAL_START
-    radius: RadiusUnit = "unit"
-    length_start: float = 0.25
+    radius: RadiusUnit = "median"
+    evidence_start: float = 1.0
     sampler: str = "uniform+random-scale"
     hidden_D: tuple[int, ...] = (256, 256)  # noqa: N815 - the paper's letters
     dropout: float = 0.0
@@ -124,7 +127,7 @@ class BAL(FeatureDetector):
             raise SettingsError(f"radial_start must be a tuple (a, b), for example {RADIAL_START}, got {self.radial_start!r}")
         for start in self.radial_start:
             check_number("radial_start", start, low=0)
-        check_number("length_start", self.length_start, low=0)
+        check_number("evidence_start", self.evidence_start, low=0)
         check_number("dropout", self.dropout, low=0, high=0.99)
         for name in ("noise_dim", "members"):
             check_number(name, getattr(self, name), low=1, whole=True)
@@ -145,7 +148,14 @@ class BAL(FeatureDetector):
             epsilon=Epsilon(absolute=False),
             anchors=None,
         )
-        return cls(normalisation="identity", conditioning="concatenate", sampler="uniform", training=training, seed=seed)
+        return cls(
+            normalisation="identity",
+            evidence="none",
+            conditioning="concatenate",
+            sampler="uniform",
+            training=training,
+            seed=seed,
+        )
 
     def fit(
         self,
@@ -181,8 +191,9 @@ class BAL(FeatureDetector):
     def _fit(
         self, f: Tensor, logits: Tensor, c: Tensor, *, checkpoint: Path | None = None, callbacks: Iterable[Callback] = ()
     ) -> None:
-        self.normalisation_ = make_normalisation(self.normalisation, f.shape[1], length=self.length).fit(f, c)
-        f = self.normalisation_(f)
+        self.normalisation_ = self._make_normalisation(f.shape[1])
+        raw = self._with_evidence(f, logits)
+        f = self.normalisation_.fit(raw, c)(raw)
         train = partial(self._train, f, c, logits.shape[1], callbacks=list(callbacks))
         trainings, results = zip(*(train(seed, member_file(checkpoint, i)) for i, seed in enumerate(self._seeds())), strict=True)
         self.D_, self.G_ = ensemble([training.average for training in trainings]), trainings[0].G
@@ -225,8 +236,8 @@ class BAL(FeatureDetector):
 
     def _build(self, dim: int, classes: int) -> None:
         generator = make_generator(self.seed)
-        self.normalisation_ = make_normalisation(self.normalisation, dim, length=self.length)
-        dim += self.normalisation_.added
+        self.normalisation_ = self._make_normalisation(dim)
+        dim += self.normalisation_.added + self._sees_evidence
         self.D_ = ensemble([self._make_D(torch.zeros(classes, dim), generator) for _ in range(self.members)]).eval()
         self.G_ = self._make_G(dim, classes, generator)
 
@@ -247,24 +258,40 @@ class BAL(FeatureDetector):
             return ProjectionDiscriminator(dim=dim, classes=classes, **layers)
         if self.conditioning == "centred":
             return CentredDiscriminator(means=means, **layers)
-        length_start = self.length_start if self.length else None
-        return RadialDiscriminator(means=means, start=self.radial_start, length_start=length_start, **layers)
+        evidence_start = self.evidence_start if self._sees_evidence else None
+        return RadialDiscriminator(means=means, start=self.radial_start, evidence_start=evidence_start, **layers)
 
     def _make_G(self, dim: int, classes: int, generator: torch.Generator) -> Generator:  # noqa: N802
         return Generator(dim=dim, classes=classes, noise_dim=self.noise_dim, hidden=self.hidden_G, generator=generator)
 
+    def _make_normalisation(self, dim: int) -> Step:
+        return make_normalisation(self.normalisation, dim, with_evidence=self._sees_evidence)
+
+    @property
+    def _sees_evidence(self) -> bool:
+        return self.evidence != "none"
+
+    def _with_evidence(self, f: Tensor, logits: Tensor) -> Tensor:
+        """Raw features and, where D sees it, the evidence as a last coordinate."""
+        return torch.cat([f, evidence_of(self.evidence, f, logits)], 1)
+
+    def normalise(self, f: Tensor, logits: Tensor) -> Tensor:
+        """Raw features, (N, m), as D sees them."""
+        normalised: Tensor = self.normalisation_(self._with_evidence(f, logits))
+        return normalised
+
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
-        return log_max_softmax(logits) + self.log_p2(f, logits.argmax(1))
+        return log_max_softmax(logits) + self.log_p2(f, logits)
 
     @torch.no_grad()
-    def log_p2(self, f: Tensor, c_hat: Tensor) -> Tensor:
-        """The log of p2 = D(f, c-hat) for raw features, (N,) float64."""
-        return logsigmoid(self.p2_logit(f, c_hat))
+    def log_p2(self, f: Tensor, logits: Tensor) -> Tensor:
+        """The log of p2 = D(f, c-hat) for raw features and the classifier's logits, (N,) float64."""
+        return logsigmoid(self.p2_logit(f, logits))
 
     @torch.no_grad()
-    def p2_logit(self, f: Tensor, c_hat: Tensor) -> Tensor:
-        """D's logit for raw features, after the shift and by the temperature, (N,) float64."""
-        logit: Tensor = self.D_(self.normalisation_(f), c_hat)
+    def p2_logit(self, f: Tensor, logits: Tensor) -> Tensor:
+        """D's logit for raw features and the predicted class, after the shift and by the temperature, (N,) float64."""
+        logit: Tensor = self.D_(self.normalise(f, logits), logits.argmax(1))
         return (logit.double() - self.shift_) / self.temperature
 
     @torch.no_grad()
@@ -275,7 +302,7 @@ class BAL(FeatureDetector):
         """
         usable = features.rows(features.valid)
         generator = make_generator(seed)
-        f, c = self.normalisation_(usable.f), usable.known_labels
+        f, c = self.normalise(usable.f, usable.logits), usable.known_labels
         sampler = make_sampler(self.sampler).fit(f, c)
         s, unit = self.training, self.training.epsilon.unit(f, c)
         chosen = torch.randperm(len(f), generator=generator)[:rows]

@@ -13,7 +13,7 @@ from bal.seeding import seeded
 Conditioning = Literal["concatenate", "per-class", "projection", "centred", "radial"]
 RadiusUnit = Literal["unit", "mean", "median", "q95"]
 
-RADIAL_START = (6.0, 3.0)  # logit +3 at radius 1, 0 at twice that
+RADIAL_START = (4.0, 4.0)  # logit 0 at the typical radius, -4 at twice that
 
 
 class Layers(TypedDict):
@@ -116,11 +116,11 @@ class RadialDiscriminator(Discriminator):
     .. math:: \mathrm{logit}\, D(f; c) = a - b \, |f - \mu_c|^2 / m + \mathrm{MLP}(f)_c
 
     Beyond the paper (``docs/equations.md``, departure 4). On features whitened within classes the ball is a Mahalanobis boundary.
-    The mean of :math:`|f - \mu_c|^2 / m` on ID features is 1 at most there, less where the shrinkage of the whitening tells;
-    :meth:`measure` takes it from them. The MLP has one output for each class and starts at zero.
+    The mean of :math:`|f - \mu_c|^2 / m` on ID features is 1 at most there, far less where the shrinkage of the whitening tells,
+    so b counts in units of the ID features' own radius (:meth:`measure`). The MLP has one output for each class and starts at 0.
 
-    With ``length_start`` the last coordinate is the length of the feature (:class:`bal.features.normalisation.WithLength`): left
-    out of the radius, and added as :math:`k (f - \mu_c)^{(m)}` with a learnt k that starts there.
+    With ``evidence_start`` the last coordinate is the evidence (:class:`bal.features.normalisation.WithEvidence`): left out of
+    the radius, and added as :math:`k (f - \mu_c)^{(m)}` with a learnt k that starts there.
     """
 
     means: Tensor
@@ -131,19 +131,19 @@ class RadialDiscriminator(Discriminator):
         *,
         means: Tensor,
         start: tuple[float, float] = RADIAL_START,
-        length_start: float | None = None,
+        evidence_start: float | None = None,
         **layers: Unpack[Layers],
     ) -> None:
         classes, dim = means.shape
         super().__init__(dim, classes, **layers)
         self.register_buffer("means", means.clone())
         self.a, self.b = (nn.Parameter(torch.tensor(float(value))) for value in start)
-        self.k = None if length_start is None else nn.Parameter(torch.tensor(float(length_start)))
+        self.k = None if evidence_start is None else nn.Parameter(torch.tensor(float(evidence_start)))
         nn.init.zeros_(self.layers[-1].weight)  # type: ignore[arg-type]
         nn.init.zeros_(self.layers[-1].bias)  # type: ignore[arg-type]
 
     def radius(self, f: Tensor, c: Tensor) -> Tensor:
-        """|f - mu_c|^2 / m without the length, (N,)."""
+        """|f - mu_c|^2 / m without the evidence, (N,)."""
         offset = f - self.means[c]
         return (offset if self.k is None else offset[:, :-1]).square().mean(1)
 

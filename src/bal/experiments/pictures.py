@@ -25,8 +25,13 @@ POINTS = 2000  # shown in a scatter plot
 SHOWN = 8  # pictures of each kind in Fig. 6, a random choice
 GRID = 160  # points of a confidence map, each way
 
-# Two dimensions have no use for L2 normalisation, which would leave the angle alone
-PLANE = BAL(normalisation="whiten", sampler="uniform", training=GANTraining(epochs=60, batch_size=256, learning_rate_D=1e-3))
+# Two dimensions have no use for L2 normalisation, which would leave the angle alone, nor for the energy, a third one
+PLANE = BAL(
+    normalisation="whiten",
+    evidence="none",
+    sampler="uniform",
+    training=GANTraining(epochs=60, batch_size=256, learning_rate_D=1e-3),
+)
 
 
 def two_gaussians(rows: int = 2000) -> tuple[Tensor, Tensor]:
@@ -62,7 +67,7 @@ def grid_over(points: Tensor, margin: float) -> tuple[Tensor, Tensor]:
 def confidences(features: Features, bal: BAL) -> tuple[Tensor, Tensor]:
     """The classifier's p1 and BAL's p1 * p2."""
     log_p1 = log_max_softmax(features.logits)
-    return log_p1.exp(), (log_p1 + bal.log_p2(features.f, features.predicted)).exp()
+    return log_p1.exp(), (log_p1 + bal.log_p2(features.f, features.logits)).exp()
 
 
 def fig1(store: Store) -> Arrays:

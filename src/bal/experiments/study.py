@@ -1,8 +1,8 @@
 """A study of settings: variants x seeds x networks on cached features, chosen between by stand-ins alone.
 
 A run keeps some ID training images out of the fit. Half of them stand for ID, from the other half the stand-ins for OOD are made;
-their mean AUROC is what settings may be chosen by. The true OOD sets are measured too, but only to show what the choice is worth:
-the rank correlation between both over many runs.
+their miss is what settings may be chosen by. The true OOD sets are measured too, but only to show what the choice is worth: the
+rank correlation between both over many runs.
 """
 
 import hashlib
@@ -44,18 +44,27 @@ class StudyRun:
 
     @property
     def promise(self) -> float:
-        """Mean AUROC against the stand-ins: the only number a choice may look at."""
-        return float(np.mean([auroc for auroc, _ in self.stand_ins.values()]))
+        """The miss against the stand-ins: the only number a choice may look at. Less is better."""
+        return miss([auroc for auroc, _ in self.stand_ins.values()])
 
     @property
     def truth(self) -> float:
-        """Mean AUROC against the true OOD sets."""
-        return float(np.mean([auroc for auroc, _ in self.oods.values()]))
+        """The miss against the true OOD sets."""
+        return miss([auroc for auroc, _ in self.oods.values()])
 
     @property
     def fpr95(self) -> float:
         """Mean FPR95 against the true OOD sets."""
         return float(np.mean([fpr95 for _, fpr95 in self.oods.values()]))
+
+
+def miss(aurocs: Sequence[float]) -> float:
+    """The geometric mean of 1 - AUROC, each 1e-4 at least: to halve a miss counts the same for far OOD and for near OOD.
+
+    >>> round(miss([0.99, 0.96]), 4)
+    0.02
+    """
+    return float(np.exp(np.mean(np.log(np.maximum(1 - np.asarray(aurocs), 1e-4)))))
 
 
 @dataclass(frozen=True)
@@ -135,7 +144,8 @@ def run_study(
                     bench = bench or StudyBench.open(network, oods, store)
                     run = bench.run(name, network, detector)
                     write_atomically(path, (json.dumps(asdict(run)) + "\n").encode())
-                    say(f"{network}, {name}, seed {run.seed}: stand-ins {run.promise:.2%}, true {run.truth:.2%}, {run.seconds} s")
+                    misses = f"miss on stand-ins {run.promise:.2%}, on OOD {run.truth:.2%}"
+                    say(f"{network}, {name}, seed {run.seed}: {misses}, {run.seconds} s")
                 runs.append(replace(StudyRun(**json.loads(path.read_text())), variant=name))
     return runs
 
@@ -171,7 +181,7 @@ def mean_ranks(values: Sequence[float]) -> Any:
 
 
 def worth_of_stand_ins(runs: Sequence[StudyRun]) -> dict[str, float]:
-    """For each network the rank correlation between the stand-ins' AUROC and the true one over its runs."""
+    """For each network the rank correlation between the miss on stand-ins and on true OOD over its runs."""
     found = {}
     for network in dict.fromkeys(run.network for run in runs):
         own = [run for run in runs if run.network == network]

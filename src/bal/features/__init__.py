@@ -3,20 +3,31 @@
 from bal.features.cache import Cache, FeatureCache
 from bal.features.extraction import Features, extract, finite_rows
 from bal.features.inputs import InputSpec
-from bal.features.normalisation import NormalisationName, class_means, make_normalisation, within_spread
+from bal.features.normalisation import (
+    EvidenceName,
+    NormalisationName,
+    Step,
+    class_means,
+    evidence_of,
+    make_normalisation,
+    within_spread,
+)
 from bal.features.trivial import Pairs, TrivialSampler, Uniform, batch_bounds, random_labels
 
 __all__ = [
     "Cache",
+    "EvidenceName",
     "FeatureCache",
     "Features",
     "InputSpec",
     "NormalisationName",
     "Pairs",
+    "Step",
     "TrivialSampler",
     "Uniform",
     "batch_bounds",
     "class_means",
+    "evidence_of",
     "extract",
     "finite_rows",
     "make_normalisation",

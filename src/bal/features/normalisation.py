@@ -24,6 +24,8 @@ NormalisationName = Literal[
     "l2+residual+whiten",
 ]
 
+EvidenceName = Literal["none", "length", "energy"]
+
 SHRINKAGE = 1e-2  # share of the mean eigenvalue added to the within-class covariance
 PRINCIPAL = 0.95  # share of the variance of the ID features that their principal subspace holds
 
@@ -162,37 +164,43 @@ class Residual(Step):
         return f[:, :-1]
 
 
-class WithLength(Step):
-    r"""Other steps, and as a last coordinate what L2 normalisation throws away: :math:`(\log |f| - \mathrm{mean}) / \sigma`.
+class WithEvidence(Step):
+    r"""Other steps on all coordinates but the last, which is the classifier's :func:`evidence_of` e and stays by itself.
+
+    .. math:: \min(e, \max_\mathrm{ID} e) \mapsto (e - \mathrm{mean}) / \sigma
 
     Beyond the paper. The mean is that of all ID features, sigma the pooled standard deviation within classes, 1e-3 at least. Each
-    class has a mean length of its own, which D subtracts with the rest of its class mean.
+    class has a mean of its own, which D subtracts with the rest of its class mean. More evidence than any ID feature has counts
+    no more than the most: an input of absurd scale shall not talk its way in.
     """
 
     mean: Tensor
     std: Tensor
+    most: Tensor
 
     def __init__(self, steps: Step) -> None:
         super().__init__()
-        self.steps, self.added = steps, steps.added + 1
+        self.steps, self.added = steps, steps.added
         self.register_buffer("mean", torch.zeros(()))
         self.register_buffer("std", torch.ones(()))
+        self.register_buffer("most", torch.zeros(()))
 
     def fit(self, f: Tensor, c: Tensor) -> Step:
-        """Fit the steps, and read mean and spread of log|f|."""
-        self.steps.fit(f, c)
-        length = log_length(f.double()).unsqueeze(1)
-        self.mean = length.mean().float()
-        self.std = torch.tensor(max(within_spread(length, c), 1e-3))  # a length that hardly varies tells nothing
+        """Fit the steps, and read mean, spread and maximum of the evidence."""
+        self.steps.fit(f[:, :-1], c)
+        e = f[:, -1:].double()
+        self.mean, self.most = e.mean().float(), e.max().float()
+        self.std = torch.tensor(max(within_spread(e, c), 1e-3))  # evidence that hardly varies tells nothing
         return self
 
     def forward(self, f: Tensor) -> Tensor:
-        """What the steps make of f, and its length."""
-        return torch.cat([self.steps(f), ((log_length(f) - self.mean) / self.std).unsqueeze(1)], 1)
+        """What the steps make of f, and its evidence in units of the ID spread."""
+        e = (torch.minimum(f[:, -1:], self.most) - self.mean) / self.std
+        return torch.cat([self.steps(f[:, :-1]), e], 1)
 
     def inverse(self, f: Tensor) -> Tensor:
-        """The steps undone, without the length."""
-        return self.steps.inverse(f[:, :-1])
+        """Both undone, so far as the evidence was not cut."""
+        return torch.cat([self.steps.inverse(f[:, :-1]), f[:, -1:] * self.std + self.mean], 1)
 
 
 class Steps(Step):
@@ -237,13 +245,24 @@ def within_spread(f: Tensor, c: Tensor) -> float:
     return (f - class_means(f, c, int(c.max()) + 1)[c]).square().mean().sqrt().item()
 
 
-def log_length(f: Tensor) -> Tensor:
-    """log|f|, (N,); that of a zero feature is finite."""
-    return f.double().square().sum(1).sqrt().clamp_min(1e-12).log().to(f.dtype)
+def evidence_of(kind: EvidenceName, f: Tensor, logits: Tensor) -> Tensor:
+    r"""How much speaks for any known class at all, (N, 1); "none" gives no column, (N, 0).
+
+    The energy :math:`\log \sum_c e^{l_c}` of the classifier's logits l, or the length :math:`\log |f|`. L2 normalisation throws
+    both away, and p1, a ratio of the classes, never saw them.
+
+    >>> evidence_of("energy", torch.zeros(1, 2), torch.tensor([[0.0, 0.0]]))
+    tensor([[0.6931]])
+    """
+    if kind == "none":
+        return f[:, :0]
+    if kind == "energy":
+        return logits.double().logsumexp(1, keepdim=True).to(f.dtype)
+    return f.double().square().sum(1, keepdim=True).sqrt().clamp_min(1e-12).log().to(f.dtype)
 
 
-def make_normalisation(name: NormalisationName, dim: int, *, length: bool = False) -> Step:
-    """An unfitted normalisation by name; a "+" joins steps; ``length`` keeps log|f| as a last coordinate.
+def make_normalisation(name: NormalisationName, dim: int, *, with_evidence: bool = False) -> Step:
+    """An unfitted normalisation of m = dim coordinates by name; a "+" joins steps. With evidence there is one more, the last.
 
     >>> make_normalisation("l2", 2)(torch.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
@@ -258,4 +277,4 @@ def make_normalisation(name: NormalisationName, dim: int, *, length: bool = Fals
     steps: list[Step] = []
     for part in name.split("+"):
         steps.append(kinds[part](dim + sum(step.added for step in steps)))
-    return WithLength(Steps(*steps)) if length else Steps(*steps)
+    return WithEvidence(Steps(*steps)) if with_evidence else Steps(*steps)

@@ -62,7 +62,7 @@ def caption(
     f, logits = features.f[row : row + 1], features.logits[row : row + 1]
     c_hat = logits.argmax(1)
     p1 = log_max_softmax(logits).exp().item()
-    p2 = run.bal.log_p2(f, c_hat).exp().item()
+    p2 = run.bal.log_p2(f, logits).exp().item()
     lines = [f"taken for {classes[int(c_hat)]}", f"p1 {p1:.3f}, p2 {p2:.3f}"]
     return Picture(figures.picture(image), [f"is {truth}", *lines] if truth else lines)
 

@@ -16,37 +16,37 @@ from bal.storage import write_atomically
 
 
 def variant_table(runs: Sequence[StudyRun]) -> Table:
-    """One line for each variant, the best promise first: mean over networks of the stand-ins' AUROC, then of the true sets."""
+    """One line for each variant, the best promise first: the miss over all networks on stand-ins, then on the true sets."""
     networks = list(dict.fromkeys(run.network for run in runs))
     rows = []
     for variant in dict.fromkeys(run.variant for run in runs):
         own = [run for run in runs if run.variant == variant]
-        promise, truth, false_positives = (mean_over(own, networks, key) for key in ("promise", "truth", "fpr95"))
+        promise, truth = (miss_over(own, networks, key) for key in ("promise", "truth"))
+        false_positives = 100 * float(np.mean([run.fpr95 for run in own]))
         unhealthy = sum(run.status != "finished" for run in own)
         cells = [by_network(own, network) for network in networks]
         rows.append((promise, [variant, f"{promise:.2f}", f"{truth:.2f}", f"{false_positives:.2f}", str(unhealthy), *cells]))
-    header = ["variant", "stand-ins", "true AUROC", "true FPR95", "stopped", *networks]
-    return Table(header, [row for _, row in sorted(rows, key=lambda item: -item[0])])
+    header = ["variant", "miss on stand-ins", "miss on OOD", "FPR95 on OOD", "stopped", *networks]
+    return Table(header, [row for _, row in sorted(rows, key=lambda item: item[0])])
 
 
-def mean_over(runs: Sequence[StudyRun], networks: Sequence[str], key: str) -> float:
-    """The mean over networks of the mean over seeds, in per cent."""
-    found = [[getattr(run, key) for run in runs if run.network == network] for network in networks]
-    return 100 * float(np.mean([np.mean(values) for values in found if values]))
+def miss_over(runs: Sequence[StudyRun], networks: Sequence[str], key: str) -> float:
+    """The geometric mean over networks of that over seeds, in per cent."""
+    found = [[np.log(getattr(run, key)) for run in runs if run.network == network] for network in networks]
+    return 100 * float(np.exp(np.mean([np.mean(values) for values in found if values])))
 
 
 def by_network(runs: Sequence[StudyRun], network: str) -> str:
-    """Stand-ins / true AUROC ± its deviation over seeds, on one network."""
+    """Miss on stand-ins / on OOD ± its deviation over seeds, on one network."""
     own = [run for run in runs if run.network == network]
     if not own:
         return "-"
-    truths = [100 * run.truth for run in own]
-    spread = f" ± {np.std(truths, ddof=1):.2f}" if len(truths) > 1 else ""
-    return f"{100 * np.mean([run.promise for run in own]):.2f} / {np.mean(truths):.2f}{spread}"
+    spread = f" ± {np.std([100 * run.truth for run in own], ddof=1):.2f}" if len(own) > 1 else ""
+    return f"{miss_over(own, [network], 'promise'):.2f} / {miss_over(own, [network], 'truth'):.2f}{spread}"
 
 
 def promise_and_truth(runs: Sequence[StudyRun], marked: str = "") -> str:
-    """Stand-ins against true AUROC, a panel for each network and a point for each run; ``marked`` is a variant to show."""
+    """Miss on stand-ins against miss on OOD, a panel for each network, a point for each run; ``marked`` is a variant to show."""
     networks = list(dict.fromkeys(run.network for run in runs))
     figure, panels = new_figure(len(networks), height=3.3)
     for panel, network in zip(panels, networks, strict=True):
@@ -56,7 +56,8 @@ def promise_and_truth(runs: Sequence[StudyRun], marked: str = "") -> str:
             x, y = [100 * run.promise for run in shown], [100 * run.truth for run in shown]
             panel.scatter(x, y, s=14, color=colour, alpha=0.7, lw=0, label=marked if chosen else "other variants")
         rho = rank_correlation([run.promise for run in own], [run.truth for run in own])
-        panel.set(title=f"{network}: rank correlation {rho:.2f}", xlabel="AUROC against stand-ins, %", ylabel="true AUROC, %")
+        panel.set(title=f"{network}\nrank correlation {rho:.2f}", xlabel="miss on stand-ins, %", ylabel="miss on true OOD, %")
+        panel.set(xscale="log", yscale="log")
     if marked:
         panels[0].legend(loc="lower right")
     return to_svg(figure, "study")
@@ -69,14 +70,17 @@ def write_study(runs: Sequence[StudyRun], settings: Mapping[str, Any], folder: P
     sections = [
         Section(
             "What the stand-ins are worth",
-            [f"Rank correlation between the AUROC against stand-ins and against true OOD sets, over {len(runs)} runs: {worth}."],
+            [
+                "A miss is the geometric mean of 1 - AUROC over several sets. Rank correlation between the miss on stand-ins and "
+                f"on true OOD sets, over {len(runs)} runs: {worth}."
+            ],
             svg=figure,
         ),
         Section(
             "Variants",
             [
-                "Per cent, the best against stand-ins first: nothing else may choose. In the columns of networks: stand-ins / "
-                "true AUROC ± deviation over seeds."
+                "Per cent, less is better, the best on stand-ins first: nothing else may choose. In the columns of networks: "
+                "miss on stand-ins / on OOD ± deviation over seeds."
             ],
             table=variant_table(runs),
         ),
