@@ -88,3 +88,10 @@ def test_fitting_takes_the_middle_or_resizes():
     assert np.array_equal(fit(image, (2, 4), crop=True), image[:, 2:4, 2:6])
     assert np.array_equal(fit(image, (2, 4), crop=False), resize(image, (2, 4)))
     assert fit(image, (7, 4), crop=True).shape == (1, 7, 4), "too small to crop: resized"
+
+
+def test_the_limit_of_pixels_can_be_lower():
+    image = encoded(Image.new("L", (20, 10)))
+    assert decode(image, channels=1, max_pixels=200).shape == (1, 10, 20)
+    with pytest.raises(TooLargeError, match="more than 199"):
+        decode(image, channels=1, max_pixels=199)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bal.data.images import decode, fit
+from bal.data.images import MAX_PIXELS, decode, fit
 from bal.errors import BalWarning, DataError
 from bal.progress import track
 
@@ -139,10 +139,12 @@ def check_image_shape(shape: Shape) -> None:
         raise DataError(f"image files become (height, width), (1, height, width) or (3, height, width), not {tuple(shape)}")
 
 
-def decode_as(shape: Shape | None, content: Content, name: str, *, crop: bool = False) -> NDArray[np.uint8]:
+def decode_as(
+    shape: Shape | None, content: Content, name: str, *, crop: bool = False, max_pixels: int = MAX_PIXELS
+) -> NDArray[np.uint8]:
     """One image file as ``shape``, or as it is."""
     channels = None if shape is None else shape[0] if len(shape) == 3 else 1
-    image = decode(content(), channels=channels, name=name)
+    image = decode(content(), channels=channels, name=name, max_pixels=max_pixels)
     return image if shape is None else fit(image, (shape[-2], shape[-1]), crop=crop).reshape(shape)
 
 

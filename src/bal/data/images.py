@@ -23,13 +23,13 @@ class TooLargeError(DataError):
     """An image has more pixels than anyone would want to decode."""
 
 
-def decode(content: bytes, *, channels: int | None, name: str = "the image") -> NDArray[np.uint8]:
+def decode(content: bytes, *, channels: int | None, name: str = "the image", max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
     """An image file as (channels, height, width) uint8; channels is 1 for grey, 3 for RGB, or None for what the file has."""
     try:
         with quiet_open(content) as image:
-            if image.width * image.height > MAX_PIXELS:
+            if image.width * image.height > max_pixels:
                 raise TooLargeError(
-                    f"{name} has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}; make it smaller"
+                    f"{name} has {image.width} x {image.height} pixels, more than {max_pixels:,}; make it smaller"
                 )
             image.load()
             return to_array(ImageOps.exif_transpose(image), channels)

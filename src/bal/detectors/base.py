@@ -81,9 +81,21 @@ class Detector(ABC):
         on the scale of :meth:`score`: for BAL a logarithm, so log(0.6) for a confidence of 0.6.
         """
         self._check_threshold(threshold)
-        rows = self._scored(data)
-        chosen = self.threshold_.numpy() if threshold is None else np.asarray(threshold)
-        accepted = rows.valid & (rows.score >= (chosen[rows.predicted] if chosen.ndim else chosen))
+        return self.decide(self._scored(data), threshold=threshold)
+
+    def scored(self, data: Data | Features) -> Scored:
+        """Scores, with the class that each row would get and whether it is valid."""
+        return self._scored(data)
+
+    def thresholds(self, predicted: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What each row is held against, (N,): the one threshold, or that of its predicted class."""
+        chosen = self.threshold_.numpy()
+        return chosen[predicted] if chosen.ndim else np.full(len(predicted), chosen)
+
+    def decide(self, rows: Scored, *, threshold: float | None = None) -> Prediction:
+        """The answer for rows that are scored already."""
+        chosen = self.thresholds(rows.predicted) if threshold is None else np.asarray(threshold)
+        accepted = rows.valid & (rows.score >= chosen)
         return Prediction(
             label=np.where(accepted, rows.predicted, OOD),
             confidence=np.where(rows.valid, self.confidence(rows.score), 0.0),
