@@ -19,6 +19,7 @@ from bal.cli.fit import Calibrate, Fit
 from bal.cli.info import Info
 from bal.cli.reproduce import Reproduce
 from bal.cli.score import Score
+from bal.cli.serve import Serve
 from bal.errors import BalError
 
 
@@ -38,6 +39,7 @@ Command = (
     | Annotated[Score, tyro.conf.subcommand("score")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[Serve, tyro.conf.subcommand("serve")]
     | Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
