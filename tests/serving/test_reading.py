@@ -1,0 +1,185 @@
+"""From bytes to inputs, and what is refused on the way (faults 4, 5, 7, 9)."""
+
+import json
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from asking import encoded, tensor
+from bal.data.folders import decode_as
+from bal.detectors import make_detector
+from bal.serving.limits import Limits
+from bal.serving.model import ServedModel
+from bal.serving.reading import read_image, read_tensors
+from bal.serving.refusal import Refusal
+
+LIMITS = Limits(max_batch=4, queue=8, max_pixels=1000)
+ROWS = np.full((2, 1, 4, 4), 0.5)
+
+
+@pytest.fixture
+def model(energy):
+    return ServedModel(energy, "tiny")
+
+
+def refusal(read, body, model):
+    with pytest.raises(Refusal) as refused:
+        read(body, model, LIMITS)
+    return refused.value.status, refused.value.code
+
+
+def png(width, height):
+    """A tiny file that claims to be large."""
+
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+
+
+GREY = np.random.default_rng(0).integers(0, 256, (6, 9), np.uint8)
+EXIF = Image.Exif()
+EXIF[0x0112] = 6
+KINDS = {
+    "grey": encoded(GREY),
+    "16-bit": encoded(GREY.astype(np.uint16) * 257),
+    "palette": encoded(Image.fromarray(GREY).convert("P")),
+    "transparent": encoded(Image.fromarray(np.dstack([GREY, GREY, GREY, GREY]))),
+    "rotated": encoded(Image.fromarray(GREY).convert("RGB"), "JPEG", exif=EXIF),
+    "CMYK": encoded(Image.fromarray(GREY).convert("CMYK"), "JPEG"),
+    "webp": encoded(Image.fromarray(GREY).convert("RGB"), "WEBP"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_image_is_read_as_the_files_of_a_folder_are(model, kind):
+    """Fault 7."""
+    inputs = read_image(KINDS[kind], model, LIMITS).inputs
+    assert np.array_equal(inputs[0], decode_as((1, 4, 4), lambda: KINDS[kind], "x"))
+    assert inputs.dtype == np.uint8
+
+
+@pytest.mark.parametrize("body", [png(13000, 13000), png(100, 11), png(40, 26)])
+def test_a_pixel_bomb_is_413_before_it_is_decoded(model, body):
+    """Fault 9."""
+    assert refusal(read_image, body, model) == (413, "too_large")
+
+
+def test_a_webp_bomb_is_413_too(model):
+    """Fault 9: 16383 x 16383 in the head of a few bytes."""
+    small = bytearray(encoded(Image.new("RGB", (4, 4)), "WEBP", lossless=True))
+    place = small.index(b"VP8L") + 9
+    small[place : place + 4] = struct.pack("<I", 16382 | (16382 << 14))
+    status, _ = refusal(read_image, bytes(small), model)
+    assert status in (413, 422)
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        (b"text", (415, "not_an_image")),
+        (encoded(GREY, "GIF"), (415, "not_an_image")),
+        (encoded(GREY, "TIFF"), (415, "not_an_image")),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", (415, "not_an_image")),
+        (encoded(GREY)[:40], (422, "unreadable_image")),
+        (b"\x89PNG\r\n\x1a\n", (422, "unreadable_image")),
+        (b"\xff\xd8\xff", (422, "unreadable_image")),
+        (b"RIFF\0\0\0\0WEBP", (422, "unreadable_image")),
+    ],
+)
+def test_what_is_no_whole_png_jpeg_or_webp_is_refused(model, body, answer):
+    assert refusal(read_image, body, model) == answer
+
+
+def test_a_detector_of_rows_that_are_no_images_says_which_route_to_use():
+    flat = make_detector("energy").fit(
+        nn.Sequential(nn.Linear(8, 3)), (torch.rand(60, 8), torch.arange(60) % 3), show_progress=False
+    )
+    with pytest.raises(Refusal, match="use /v2/models/flat/infer"):
+        read_image(encoded(GREY), ServedModel(flat, "flat"), LIMITS)
+
+
+def test_tensors_come_flat_or_nested_and_in_several_kinds(model):
+    asked = read_tensors(tensor(ROWS, id="mine", outputs=[{"name": "label"}]), model, LIMITS)
+    assert (asked.inputs.shape, asked.inputs.dtype, asked.id, asked.outputs) == ((2, 1, 4, 4), np.float32, "mine", ["label"])
+    nested = {"inputs": [{"name": "input", "shape": [2, 1, 4, 4], "datatype": "FP64", "data": ROWS.tolist()}]}
+    assert np.array_equal(read_tensors(json.dumps(nested).encode(), model, LIMITS).inputs, ROWS)
+    pixels = read_tensors(tensor(np.full((1, 1, 4, 4), 200), "UINT8"), model, LIMITS)
+    assert pixels.inputs.dtype == np.uint8
+    assert "range from" in read_tensors(tensor(255 * ROWS), model, LIMITS).warnings[0]
+
+
+def test_a_number_too_large_for_float32_is_infinite_and_so_its_row_invalid(model):
+    """Fault 2."""
+    rows = ROWS.tolist()
+    rows[0][0][0][0] = 1e300
+    body = {"inputs": [{"name": "input", "shape": [2, 1, 4, 4], "datatype": "FP32", "data": rows}]}
+    asked = read_tensors(json.dumps(body).encode().replace(b"0.5]", b"1e999]", 1), model, LIMITS)
+    assert model.run([asked.inputs])[0]["valid"].tolist() == [False, True]
+
+
+def body_with(**changes):
+    whole = {"name": "input", "shape": [2, 1, 4, 4], "datatype": "FP32", "data": ROWS.ravel().tolist()}
+    return json.dumps({"inputs": [{**whole, **changes}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        (b"", (400, "not_json")),
+        (b"{", (400, "not_json")),
+        (b"\xff\xfe", (400, "not_json")),
+        (b"[" * 100_000, (400, "not_json")),
+        (b'{"inputs": [{"data": [NaN]}]}', (400, "not_json")),
+        (b'{"inputs": -Infinity}', (400, "not_json")),
+        (b"9" * 5000, (400, "not_json")),
+        (b"[]", (422, "unprocessable")),
+        (b"{}", (422, "unprocessable")),
+        (b'{"inputs": [1]}', (422, "unprocessable")),
+        (b'{"inputs": [{}, {}]}', (422, "unprocessable")),
+        (body_with(datatype="BYTES"), (422, "wrong_datatype")),
+        (body_with(datatype="INT64"), (422, "wrong_datatype")),
+        (body_with(datatype=["FP32"]), (422, "wrong_datatype")),
+        (body_with(shape=[2, 3, 4, 4]), (422, "wrong_shape")),
+        (body_with(shape=[1, 4, 4]), (422, "wrong_shape")),
+        (body_with(shape=[]), (422, "wrong_shape")),
+        (body_with(shape="2"), (422, "wrong_shape")),
+        (body_with(shape=[2.0, 1, 4, 4]), (422, "wrong_shape")),
+        (body_with(shape=[True, 1, 4, 4]), (422, "wrong_shape")),
+        (body_with(shape=[0, 1, 4, 4]), (422, "wrong_shape")),
+        (body_with(shape=[-1, 1, 4, 4]), (422, "wrong_shape")),
+        (body_with(shape=[5, 1, 4, 4]), (413, "too_large")),
+        (body_with(shape=[10**18, 1, 4, 4]), (413, "too_large")),
+        (body_with(shape=[1, 1, 4, 4]), (422, "wrong_data")),
+        (body_with(data=None), (422, "wrong_data")),
+        (body_with(data=[]), (422, "wrong_data")),
+        (body_with(data=3), (422, "wrong_data")),
+        (body_with(data="0.5"), (422, "wrong_data")),
+        (body_with(data=["0.5"] * 32), (422, "wrong_data")),
+        (body_with(data=[None] * 32), (422, "wrong_data")),
+        (body_with(data=[True] * 32), (422, "wrong_data")),
+        (body_with(data=[[0.5], [0.5, 0.5]]), (422, "wrong_data")),
+        (body_with(data=[{}] * 32), (422, "wrong_data")),
+        (body_with(data=[10**30] * 32), (422, "wrong_data")),
+        (body_with(datatype="UINT8"), (422, "wrong_data")),
+        (body_with(datatype="UINT8", data=[256] * 32), (422, "wrong_data")),
+        (body_with(datatype="UINT8", data=[-1] * 32), (422, "wrong_data")),
+        (body_with()[:-1] + b', "id": 3}', (422, "unprocessable")),
+        (body_with()[:-1] + b', "outputs": ["label"]}', (422, "unprocessable")),
+        (body_with()[:-1] + b', "outputs": {"name": "label"}}', (422, "unprocessable")),
+    ],
+)
+def test_a_request_that_is_not_as_it_should_be_is_told_what_was_expected(model, body, answer):
+    """Faults 4 and 5."""
+    assert refusal(read_tensors, body, model) == answer
+
+
+def test_the_message_names_the_shape_expected_and_the_one_that_came(model):
+    with pytest.raises(Refusal, match=r'"shape" must be \[N, 1, 4, 4\], got \[2, 3, 4, 4\]'):
+        read_tensors(body_with(shape=[2, 3, 4, 4]), model, LIMITS)
