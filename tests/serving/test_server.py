@@ -212,3 +212,9 @@ def test_an_address_that_is_taken_is_said():
             listen("127.0.0.1", port)
     with pytest.raises(SettingsError, match="cannot listen"):
         listen("no.such.host.invalid", 8000)
+
+
+def test_answers_are_sent_without_delay():
+    """asyncio sets TCP_NODELAY for sockets that tell their protocol; without it each answer waits 40 ms."""
+    with listen("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP

@@ -50,8 +50,8 @@ def serve(service: Service, *, host: str, port: int, token: str | None = None) -
 def listen(host: str, port: int) -> socket.socket:
     """A socket at the address, or an error that says why not."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)  # asyncio sends without delay only where the protocol is told
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
