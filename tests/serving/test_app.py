@@ -10,6 +10,7 @@ import pytest
 
 from asking import client_of, encoded, some_image, tensor
 from bal.errors import DataError
+from bal.serving.app import make_app
 
 TOKEN = "a-token-of-enough-letters"  # noqa: S105
 MUTATED = int(os.environ.get("BAL_FUZZ", "2000"))  # 20000 in the full run
@@ -150,6 +151,17 @@ def test_an_error_of_ours_is_500_without_a_word_of_it(make_service, monkeypatch,
     record = next(record for record in caplog.records if record.getMessage() == "internal error")
     assert record.fields["error"] == "ZeroDivisionError"
     assert record.fields["request_id"] == answer.json()["request_id"]
+
+
+def test_nothing_is_sent_to_a_collector_that_the_environment_names(make_service, monkeypatch):
+    telemetry = pytest.importorskip("fastapi.telemetry._asgi")
+    monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
+    monkeypatch.setattr(telemetry, "_unconfigured", lambda provider: False)  # as if there were a collector
+    monkeypatch.setattr(telemetry.NativeTelemetry, "__call__", lambda *a, **k: pytest.fail("something would be sent"))
+    service = make_service()
+    assert make_app(service)._telemetry["auto_configure"] is False
+    [answer] = ask(service, ("POST", "/v1/score", {"content": b"no image"}))
+    assert answer.status_code == 415
 
 
 def test_a_refusal_of_the_model_itself_is_422(make_service):

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
@@ -22,6 +22,17 @@ from bal.serving.refusal import Refusal, draining, internal
 from bal.serving.security import Guard
 from bal.serving.service import Service
 
+if TYPE_CHECKING:
+    from fastapi.telemetry import TelemetryConfig  # older versions have none, and ignore the argument
+
+# FastAPI would send exceptions with their words to a collector that the environment names; ours is the only log
+SILENT: "TelemetryConfig" = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
 OPEN = {"/", "/v2/health/live", "/v2/health/ready"}  # without a token: they tell nothing about the model
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
@@ -35,7 +46,15 @@ def make_app(service: Service, guard: Guard | None = None) -> FastAPI:
         async with service.running():
             yield
 
-    app = FastAPI(title="bal", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(
+        title="bal",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry=SILENT,
+    )
     app.add_middleware(Envelope, service=service, guard=guard or Guard(None))
     app.add_exception_handler(HTTPException, no_such_route)
     add_health(app, service)
