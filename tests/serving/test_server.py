@@ -1,5 +1,6 @@
 """A real server in a process of its own: signals, tokens, slow clients, answers over a socket (faults 22 and 23)."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -11,17 +12,20 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+import uvicorn
 
 from asking import encoded, some_image
 from bal.backbones import Classifier
 from bal.detectors import load, make_detector
 from bal.errors import SettingsError
-from bal.serving.server import listen
+from bal.serving.app import make_app
+from bal.serving.server import impatient, listen
 
 TOKEN = "a-token-of-enough-letters"  # noqa: S105
 MODEL = """
@@ -152,6 +156,31 @@ def test_a_model_that_does_not_come_back_does_not_keep_the_process_beyond_its_li
         assert server.until("stopped")["clean"] is False
 
 
+def test_what_is_not_done_at_the_end_of_the_drain_is_refused_as_json_and_the_exit_code_is_1(folder):
+    """Fault 23."""
+    with Running(folder, "--max-batch", "1", "--deadline", "50", "--drain", "0.5") as server, ThreadPoolExecutor(2) as clients:
+        (folder / "seconds").write_text("60")
+        asked = [clients.submit(server.ask, "POST", "/v1/score", some_image(i)) for i in range(2)]
+        soon(lambda: b"bal_requests_inside 2.0" in raw_metrics(server))
+        started = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert [(status, said["code"]) for status, said, _ in (answer.result(30) for answer in asked)] == [(503, "draining")] * 2
+        assert server.process.wait(10) == 1
+        assert time.monotonic() - started < 8
+
+
+def test_a_second_signal_does_not_wait_and_tells_that_something_was_left_undone(folder):
+    with Running(folder, "--deadline", "50") as server, ThreadPoolExecutor(1) as clients:
+        (folder / "seconds").write_text("60")
+        asked = clients.submit(server.ask, "POST", "/v1/score", some_image())
+        soon(lambda: b"bal_requests_inside 1.0" in raw_metrics(server))
+        server.process.send_signal(signal.SIGTERM)
+        server.until("draining")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(10) == 1
+        assert asked.exception(10) is not None or asked.result()[0] == 503
+
+
 def test_a_token_of_the_environment_is_wanted_and_never_shown(folder):
     with Running(folder, BAL_TOKEN=TOKEN) as server:
         assert server.ask("GET", "/v2/health/ready")[0] == 200
@@ -212,6 +241,49 @@ def test_an_address_that_is_taken_is_said():
             listen("127.0.0.1", port)
     with pytest.raises(SettingsError, match="cannot listen"):
         listen("no.such.host.invalid", 8000)
+
+
+def test_a_client_that_sends_its_head_drop_by_drop_is_hung_up_on_and_a_crowd_is_refused(make_service):
+    """Fault 22: what uvicorn alone does not bound."""
+
+    async def trickle(reader, writer):
+        started = time.monotonic()
+        with suppress(ConnectionError):
+            while not reader.at_eof() and time.monotonic() - started < 10:
+                writer.write(b"X")
+                await writer.drain()
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(reader.read(1), 0.05)
+        writer.close()
+        return time.monotonic() - started
+
+    async def scene():
+        listener = listen("127.0.0.1", 0)
+        config = uvicorn.Config(make_app(make_service()), http=impatient(0.3, 2), ws="none", log_config=None)
+        server = uvicorn.Server(config)
+        running = asyncio.ensure_future(server.serve(sockets=[listener]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        where = listener.getsockname()
+        first, second = [await asyncio.open_connection(*where) for _ in range(2)]
+        third = await asyncio.open_connection(*where)
+        refused = await third[0].read()
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 1" in refused
+        assert 0.2 < await trickle(*first) < 5
+        third[1].close()
+        second[1].close()
+        calm = await asyncio.open_connection(*where)
+        for _ in range(2):  # a connection is kept between requests
+            calm[1].write(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await calm[0].readuntil(b"}")).startswith(b"HTTP/1.1 200 ")
+            await asyncio.sleep(0.15)
+        assert await calm[0].read() == b"", "and closed when it is idle for too long"
+        calm[1].close()
+        server.should_exit = True
+        await running
+
+    asyncio.run(scene())
 
 
 def test_answers_are_sent_without_delay():

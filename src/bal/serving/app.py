@@ -1,5 +1,6 @@
 """The routes: Open Inference Protocol v2, /v1/score, /metrics and an index; and the envelope round every one of them."""
 
+import asyncio
 import json
 import re
 import time
@@ -184,6 +185,10 @@ class Envelope:
                 self.guard.check(header(scope, b"authorization"))
             await self.app(scope, receive, send)
             return
+        except asyncio.CancelledError:  # the drain is over
+            if not self.service.gate.closed:
+                raise
+            refusal = draining()
         except Refusal as error:
             refusal = error
             if refusal.status == 500:

@@ -41,10 +41,11 @@ class JsonLines(logging.Formatter):
 
 
 def configure() -> None:
-    """Send our lines, and the warnings of uvicorn and asyncio, to standard error."""
+    """Send our lines, and the warnings of uvicorn, asyncio and any other module, to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name, level in (("bal.serving", logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
+    logging.captureWarnings(True)
+    for name in ("bal.serving", "uvicorn", "asyncio", "py.warnings"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
+        logger.setLevel(logging.INFO if name == "bal.serving" else logging.WARNING)

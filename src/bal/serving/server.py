@@ -40,7 +40,7 @@ def serve(service: Service, *, host: str, port: int, token: str | None = None) -
     )
     server = Server(config, service)
     server.run(sockets=[listener])
-    clean = service.clean and not server.late
+    clean = service.clean and not server.late and not server.force_exit
     say("stopped", clean=clean)
     if not clean:  # a thread that does not come back would keep the process
         sys.stderr.flush()
@@ -82,9 +82,12 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal; unlike uvicorn we end with 0, since the signal was obeyed."""
-        if self._running is None or self._draining is not None:
-            self.force_exit = self._draining is not None
+        if self._running is None:
             self.should_exit = True
+            return
+        if self._draining is not None:
+            self.service.abandon()
+            self.should_exit = self.force_exit = True
             return
         self._running.call_soon_threadsafe(self._drain_soon)
 
@@ -93,7 +96,7 @@ class Server(uvicorn.Server):
             self._draining = asyncio.ensure_future(self._drain())
 
     async def _drain(self) -> None:
-        self.service.gate.close()
+        self.service.close()
         say("draining", requests_inside=self.service.gate.inside)
         self.late = not await self.service.gate.empty(self.service.limits.drain_seconds)
         self.should_exit = True

@@ -40,6 +40,7 @@ class Service:
             model.run, max_rows=self.limits.max_batch, queue_rows=self.limits.queue, watch=self.metrics.saw_batch
         )
         self.clean = True  # nothing was left undone at the end
+        self._end = 0.0  # when the drain is over
         self._alarm, self._looked = False, 0.0
 
     @asynccontextmanager
@@ -50,9 +51,21 @@ class Service:
         try:
             yield
         finally:
-            self.gate.close()
-            self.clean = await self.batcher.stop(self.limits.drain_seconds) and not self.gate.inside
+            self.close()
+            left = max(0.1, self._end - time.monotonic())
+            self.clean = await self.batcher.stop(left) and not self.gate.inside
             self._decoders.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """Take no more requests; those inside have ``drain_seconds`` from now."""
+        if not self.gate.closed:
+            self.gate.close()
+            self._end = time.monotonic() + self.limits.drain_seconds
+
+    def abandon(self) -> None:
+        """Wait for nobody any more."""
+        self.gate.close()
+        self._end = time.monotonic()
 
     @property
     def live(self) -> bool:
