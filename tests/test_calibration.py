@@ -9,15 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bal.calibration import (
-    Calibration,
-    binomial_band,
-    conformal_threshold,
-    false_alarm_band,
-    p_values,
-    rejected_rank,
-    rows_needed,
-)
+from bal.calibration import Calibration, conformal_threshold, false_alarm_band, p_values, rejected_rank, rows_needed
 from bal.errors import CalibrationError, SettingsError
 
 ALPHAS = (0.01, 0.05, 0.1)
@@ -207,17 +199,3 @@ def test_p_values_of_a_class_are_counted_among_its_own_rows():
     assert each.p_values(new, np.array([0, 1, 0, 1])).tolist() == [3 / 4, 1 / 3, 4 / 4, 2 / 3]
     together = Calibration.of(scores, predicted, classes=2, false_alarm=0.5)
     assert together.p_values(new, np.array([0, 1, 0, 1])).tolist() == [3 / 6, 3 / 6, 5 / 6, 5 / 6]
-
-
-@pytest.mark.parametrize(
-    ("k", "n"), [(0, 1), (1, 1), (0, 100), (5, 100), (99, 100), (100, 100), (50, 1000), (700, 1000), (9000, 10000)]
-)
-@pytest.mark.parametrize("confidence", [0.95, 0.999])
-def test_the_binomial_band_is_that_of_clopper_and_pearson(k, n, confidence):
-    expected = stats.binomtest(k, n).proportion_ci(confidence, method="exact")
-    assert binomial_band(k, n, confidence) == pytest.approx((expected.low, expected.high), abs=1e-9)
-
-
-def test_more_successes_than_trials_have_no_band():
-    with pytest.raises(SettingsError, match="k must be"):
-        binomial_band(3, 2)

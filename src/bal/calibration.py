@@ -134,18 +134,16 @@ def beta_quantile(k: int, n: int, probability: float) -> float:
     return (low + high) / 2
 
 
-def binomial_band(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Between which rates the one lies that gave k of n, with at least this confidence (Clopper & Pearson, 1934).
+def rate_interval(count: int, rows: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Between which rates the one behind ``count`` of ``rows`` lies, with this confidence at least (Clopper & Pearson, 1934).
 
-    >>> [round(rate, 4) for rate in binomial_band(5, 100)]
+    >>> [round(rate, 4) for rate in rate_interval(5, 100)]
     [0.0164, 0.1128]
     """
     check_number("confidence", confidence, low=0, high=1)
-    check_number("n", n, low=1, whole=True)
-    check_number("k", k, low=0, high=n, whole=True)
-    low = beta_quantile(k, n, (1 - confidence) / 2) if k > 0 else 0.0
-    high = beta_quantile(k + 1, n, (1 + confidence) / 2) if k < n else 1.0
-    return low, high
+    tail = (1 - confidence) / 2
+    low = beta_quantile(count, rows, tail) if count else 0.0
+    return low, beta_quantile(count + 1, rows, 1 - tail) if count < rows else 1.0
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bal.calibration import Calibration, binomial_band
+from bal.calibration import Calibration, rate_interval
 
 FEWEST = 50  # decisions before an alarm
 
@@ -66,6 +66,6 @@ class Drift:
         """What the window says; kept until the counts change."""
         rows, rejected = len(self._last), self._rejected
         if self._known is None or (self._known.rows, self._known.rejected) != (rows, rejected):
-            low, high = binomial_band(rejected, rows, self.confidence) if rows else (0.0, 1.0)
+            low, high = rate_interval(rejected, rows, self.confidence) if rows else (0.0, 1.0)
             self._known = Rejections(rows, rejected, low, high, self.promised, self.limit)
         return self._known
