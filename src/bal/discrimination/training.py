@@ -46,7 +46,7 @@ class GANTraining:
     epochs: int = 8
     iterations: int | None = 40
     batch_size: int = 256
-    learning_rate_D: float = 1e-4  # noqa: N815 - the paper's letters
+    learning_rate_D: float = 3e-5  # noqa: N815 - the paper's letters
     learning_rate_G: float = 1e-3  # noqa: N815
     lambda_c: float = 0.7
     lambda_: float = 0.01
