@@ -63,7 +63,8 @@ def risk_at(curve: RiskCoverage, coverage: float) -> float:
     >>> risk_at(risk_coverage([3.0, 2.0, 1.0], [False, True, False]), 0.5)
     0.5
     """
-    return float(curve.risk[min(np.searchsorted(curve.coverage, coverage - 1e-12), len(curve.risk) - 1)])
+    place = int(np.searchsorted(curve.coverage, coverage - 1e-12))
+    return float(curve.risk[min(place, len(curve.risk) - 1)])
 
 
 def thinned(curve: RiskCoverage, points: int = 300) -> tuple[Scores, Scores]:
