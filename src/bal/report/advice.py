@@ -174,12 +174,13 @@ def invalid_rows(found: Findings, commands: Commands) -> Advice | None:
     """Rows that are not finite, and files that could not be read."""
     sets = {"the test data": found.known, **{name: ood.counts for name, ood in found.oods.items()}}
     bad = [f"{some.invalid:,} of {some.rows:,} rows of {name} are not finite" for name, some in sets.items() if some.invalid]
-    bad += [f"{number:,} files of {name} could not be read" for name, number in found.left_out.items() if number]
+    bad += [f"files of {name} that could not be read: {number:,}" for name, number in found.left_out.items() if number]
     if not bad:
         return None
     return Advice(
         "Some rows are not valid.",
-        f"{'; '.join(bad)}. They are never accepted, and count in no rate here. The columns valid and error of this name them:",
+        f"{'; '.join(bad)}. They are never accepted, and are no false alarms. The columns valid and error of "
+        "this command name them:",
         commands.of("score", "--data", commands.test, "--out", "SCORES"),
     )
 
@@ -236,7 +237,7 @@ def listed(names: list[str]) -> str:
 def sentence(alarms: list[Alarm]) -> str:
     """What came beside what was expected, for the threshold that is furthest off."""
     worst = max(alarms, key=lambda alarm: max(alarm.rejected - alarm.most, alarm.fewest - alarm.rejected))
-    others = f" (and {len(alarms) - 1} more thresholds)" if len(alarms) > 1 else ""
+    others = f" (and so for {len(alarms) - 1} more)" if len(alarms) > 1 else ""
     return (
         f"{worst.rejected:,} of {worst.rows:,} rows ({worst.rejected / worst.rows:.1%}) of {worst.name} are rejected, where "
         f"{worst.fewest:,} to {worst.most:,} were to be expected{others}"
