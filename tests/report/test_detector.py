@@ -2,11 +2,11 @@
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 import torch
 
+from addresses import addresses
 from bal.detectors import BAL, make_detector
 from bal.evaluation import examine
 from bal.evaluation.findings import Counts
@@ -14,15 +14,6 @@ from bal.report import Commands, write_detector_report
 from bal.report.detector import class_sections
 
 pytestmark = pytest.mark.filterwarnings("ignore:the classifier gets")
-
-
-class Addresses(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def handle_starttag(self, tag, attrs):
-        self.found += [value for name, value in attrs if name in {"src", "href", "xlink:href", "data"}]
 
 
 @pytest.fixture
@@ -59,9 +50,7 @@ def test_the_page_has_every_section_and_asks_for_nothing_outside_itself(tiny_cla
     assert found[-1] == "Exact settings"
     assert "noise&lt;b&gt; rejected" in found, "names are escaped"
     assert html.count("<svg") == 3, "a histogram for each OOD set, and the curve"
-    parser = Addresses()
-    parser.feed(html)
-    assert all(address.startswith(("data:", "#")) for address in parser.found)
+    assert all(address.startswith(("data:", "#")) for address in addresses(html))
     assert "<script" not in html
     shown = sum(
         map(len, [*examined.known.examples.values(), *(e for o in examined.unknown.values() for e in o.examples.values())])

@@ -29,9 +29,9 @@ def test_the_curve_of_coverage_and_risk_names_its_scores_and_their_areas(rng):
     curve = risk_coverage(rng.normal(size=50), rng.random(50) < 0.2)
     svg = figures.risk_coverage_curves({"BAL": curve, "max-softmax": curve}, (0.9, 0.1))
     assert svg == figures.risk_coverage_curves({"BAL": curve, "max-softmax": curve}, (0.9, 0.1))
-    for words in (f"BAL (AURC {curve.aurc:.4f})", "max-softmax", "the threshold of now"):
+    for words in (f"BAL (AURC {curve.aurc:.4f})", "max-softmax", "at the threshold"):
         assert words in svg
-    assert "the threshold of now" not in figures.risk_coverage_curves({"BAL": curve}, None)
+    assert "at the threshold" not in figures.risk_coverage_curves({"BAL": curve}, None)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (4, 4, 3)])

@@ -106,7 +106,7 @@ def risk_coverage_curves(curves: Mapping[str, RiskCoverage], chosen: tuple[float
         coverage, risk = thinned(found)
         panel.step(100 * coverage, 100 * risk, color=colour, where="post", label=f"{name} (AURC {found.aurc:.4f})")
     if chosen is not None:
-        panel.plot(100 * chosen[0], 100 * chosen[1], "o", color="#1c2530", ms=6, label="the threshold of now", zorder=4)
+        panel.plot(100 * chosen[0], 100 * chosen[1], "o", color="#1c2530", ms=6, label="at the threshold", zorder=4)
     panel.set(xlabel="accepted, % of valid ID rows (coverage)", ylabel="% of them wrong (risk)", xlim=(0, 101))
     panel.set_ylim(bottom=0)
     panel.legend(loc="upper left")
