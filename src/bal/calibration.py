@@ -134,6 +134,38 @@ def beta_quantile(k: int, n: int, probability: float) -> float:
     return (low + high) / 2
 
 
+def rate_interval(count: int, rows: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Between which rates the one behind ``count`` of ``rows`` lies, with this confidence at least (Clopper & Pearson, 1934).
+
+    >>> [round(rate, 4) for rate in rate_interval(5, 100)]
+    [0.0164, 0.1128]
+    """
+    check_number("confidence", confidence, low=0, high=1)
+    tail = (1 - confidence) / 2
+    low = beta_quantile(count, rows, tail) if count else 0.0
+    return low, beta_quantile(count + 1, rows, 1 - tail) if count < rows else 1.0
+
+
+def false_alarm_counts(n: int, alpha: float, rows: int, confidence: float = 0.95) -> tuple[int, int]:
+    r"""How many of ``rows`` new ID rows the threshold of n calibration rows rejects, from and to, with this confidence at least.
+
+    .. math:: J \sim \mathrm{BetaBinomial}(m, k, n + 1 - k), \quad
+        \frac{P(j + 1)}{P(j)} = \frac{(m - j)(k + j)}{(j + 1)(n - k + m - j)}
+
+    The draw of both is in it, so it is wider than :func:`false_alarm_band`. Where scores have ties, fewer may be rejected.
+
+    >>> false_alarm_counts(1000, 0.05, 1000)
+    (32, 70)
+    """
+    check_number("confidence", confidence, low=0, high=1)
+    k, j = usable_rank(n, alpha), np.arange(rows)
+    log_p = np.concatenate([[0.0], np.cumsum(np.log((rows - j) * (k + j) / ((j + 1) * (n - k + rows - j))))])
+    p = np.exp(log_p - log_p.max())
+    tail = (1 - confidence) / 2 * p.sum()
+    low = int(np.searchsorted(np.cumsum(p), tail, side="right"))  # fewer than this: no likelier than the tail
+    return low, rows - int(np.searchsorted(np.cumsum(p[::-1]), tail, side="right"))
+
+
 @dataclass(frozen=True)
 class Calibration:
     """ID scores that thresholds were chosen by: one sorted array for all rows, or one for each predicted class."""

@@ -121,11 +121,13 @@ def tell(detector: "Detector", path: Path, *, json: bool) -> None:
 
 def threshold_lines(detector: "Detector") -> list[tuple[str, object]]:
     """The thresholds in words."""
+    from bal.evaluation.findings import class_names  # noqa: PLC0415
+
     calibration = detector.calibration_
     if calibration is None:
         return [("threshold", f"{detector.threshold_.item():g}, which keeps 95 % of the training rows; not calibrated")]
     lines: list[tuple[str, object]] = [("false alarms", f"at most {calibration.false_alarm:g} of new ID data, on average")]
-    names = detector.class_names_ or tuple(f"class {c}" for c in range(len(calibration.groups)))
+    names = class_names(detector)
     thresholds = detector.threshold_.reshape(-1).tolist()
     for c, (threshold, alarm) in enumerate(zip(thresholds, calibration.false_alarms(), strict=True)):
         name = names[c] if calibration.per_class else "threshold"

@@ -28,11 +28,22 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """What was found in a few words, the numbers with a way out, and a command."""
+
+    title: str
+    text: str
+    command: str = ""
+
+
+@dataclass(frozen=True)
 class Section:
-    """A heading, some paragraphs, and at most one each of a table, a figure, a gallery and a block of code."""
+    """A heading, some paragraphs, and at most one each of facts, advice, a table, a figure, a gallery and a block of code."""
 
     title: str
     text: Sequence[str] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    advice: Sequence[Advice] = ()
     table: Table | None = None
     svg: str = ""
     gallery: Sequence[Picture] = ()
