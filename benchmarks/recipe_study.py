@@ -3,7 +3,7 @@
 BAL_DATA=... BAL_WEIGHTS=... python benchmarks/recipe_study.py [--seeds 1] [--networks resnet20-cifar10 ...]
 
 Finished runs are kept under runs/reproduce/study, so it can be stopped and started again; features come from the cache of
-`bal reproduce`. Writes runs/study/study.html, study.json and study.svg.
+`bal reproduce`. Writes study.html, study.md, study.json, study.svg and curves.svg into --out, runs/study when not given.
 """
 
 from dataclasses import dataclass, replace
@@ -15,9 +15,11 @@ import tyro
 from bal.detectors import BAL, FeatureDetector, make_detector
 from bal.discrimination import GANTraining
 from bal.experiments.networks import Store
-from bal.experiments.study import run_study
-from bal.report.study import write_study
+from bal.experiments.study import StudyRun, run_study
+from bal.report.figures import ID_COLOUR, OOD_COLOUR, new_figure, to_svg
+from bal.report.study import miss_over, write_study
 from bal.sampling import Epsilon
+from bal.storage import write_atomically
 
 NETWORKS = {
     "resnet20-cifar10": ("svhn", "cifar100"),
@@ -40,7 +42,9 @@ def variants() -> dict[str, FeatureDetector]:
     for unit in ("unit", "mean", "q95"):
         found[f"start, radius in units of {unit}"] = bal(start, radius=unit)
     for b in (1.0, 2.0, 8.0):
-        found[f"start, b = {b:g}"] = bal(start, radial_start=(b, b))
+        found[f"start, b = {b:g}"] = bal(start, radial_start=(2 * b, b))
+    for a in (4.0, 12.0):
+        found[f"start, a = {a:g}"] = bal(start, radial_start=(a, 4.0))
     for weight in (0.5, 2.0, 4.0):
         found[f"start, energy x {weight:g}"] = bal(start, evidence_start=weight)
     found["start, no evidence"] = bal(start, evidence="none")
@@ -57,7 +61,7 @@ def variants() -> dict[str, FeatureDetector]:
 
     found["losses as printed"] = BAL.paper()
     found["losses as printed, our geometry and D"] = bal({"form": "printed"})
-    for rate in (3e-5, 3e-4, 1e-3):
+    for rate in (1e-5, 1e-4, 3e-4, 1e-3):
         found[f"rate of D {rate:g}"] = bal({"learning_rate_D": rate})
     for geometry in ("identity", "l2", "whiten", "l2+whiten+residual"):
         found[f"geometry {geometry}"] = bal(normalisation=geometry)
@@ -83,6 +87,45 @@ def variants() -> dict[str, FeatureDetector]:
     return found
 
 
+# how the miss moves with the settings that matter most: each value and the variant that has it; the default's own comes last
+CURVES: dict[str, tuple[dict[float, str], float]] = {
+    "b, weight of the radius": ({1: "start, b = 1", 2: "start, b = 2", 4: "start", 8: "start, b = 8"}, 4),
+    "k, weight of the energy": (
+        {0: "start, no evidence", 0.5: "start, energy x 0.5", 1: "start", 2: "start, energy x 2", 4: "start, energy x 4"},
+        1,
+    ),
+    "learning rate of D": (
+        {
+            0: "start",
+            1e-5: "rate of D 1e-05",
+            3e-5: "default",
+            1e-4: "rate of D 0.0001",
+            3e-4: "rate of D 0.0003",
+            1e-3: "rate of D 0.001",
+        },
+        3e-5,
+    ),
+}
+
+
+def curves(runs: list[StudyRun], networks: tuple[str, ...]) -> str:
+    """Miss on stand-ins and on true OOD over each setting of CURVES, the geometric mean over networks; the default is dashed."""
+    figure, panels = new_figure(len(CURVES), height=3.0)
+    for panel, (title, (variants_of, chosen)) in zip(panels, CURVES.items(), strict=True):
+        places = range(len(variants_of))
+        for key, colour, label in (
+            ("promise", ID_COLOUR, "stand-ins, which choose"),
+            ("truth", OOD_COLOUR, "true OOD, which judges"),
+        ):
+            misses = [miss_over([run for run in runs if run.variant == name], networks, key) for name in variants_of.values()]
+            panel.plot(places, misses, marker="o", ms=4, color=colour, label=label)
+        panel.axvline(list(variants_of).index(chosen), color="grey", ls="--", lw=1)
+        panel.set(xlabel=title, ylabel="miss, %", ylim=(0, None))
+        panel.set_xticks(list(places), [f"{value:g}" for value in variants_of])
+    panels[0].legend(loc="lower right")
+    return to_svg(figure, "recipe")
+
+
 @dataclass(frozen=True)
 class Study:
     """Rank variants of BAL by stand-ins."""
@@ -98,6 +141,7 @@ class Study:
         chosen = {name: NETWORKS[name] for name in self.networks}
         rivals: dict[str, Any] = {name: make_detector(name) for name in RIVALS}
         runs = run_study({**variants(), **rivals}, chosen, store, seeds=range(self.seeds), say=print)
+        write_atomically(self.out / "curves.svg", curves(runs, self.networks).encode())
         write_study(runs, {"command": "python benchmarks/recipe_study.py", "seeds": self.seeds}, self.out, marked="default")
 
 

@@ -23,7 +23,7 @@ LAYERS = [
     "serving",
     "cli",
 ]
-BASE = {"_version", "errors", "storage", "bundles", "seeding", "progress", "networks", "settings", "calibration"}
+BASE = {"_version", "errors", "storage", "bundles", "seeding", "progress", "networks", "settings", "calibration", "parallel"}
 
 
 def layer(module: str) -> int:

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bal.calibration import Calibration, conformal_threshold, false_alarm_band, p_values, rejected_rank, rows_needed
+from bal.calibration import (
+    Calibration,
+    conformal_threshold,
+    false_alarm_band,
+    false_alarm_counts,
+    p_values,
+    rate_interval,
+    rejected_rank,
+    rows_needed,
+)
 from bal.errors import CalibrationError, SettingsError
 
 ALPHAS = (0.01, 0.05, 0.1)
@@ -117,6 +126,30 @@ def test_the_band_holds_the_rate_of_95_in_100_calibrations(rng):
     rate = stats.norm.cdf(thresholds)  # the very rate that each calibration set has
     low, high = false_alarm_band(n, alpha)
     assert abs(((low <= rate) & (rate <= high)).mean() - 0.95) <= 3 * np.sqrt(0.95 * 0.05 / DRAWS)
+
+
+@pytest.mark.parametrize(("count", "rows"), [(0, 30), (1, 30), (7, 200), (30, 30), (5000, 100_000)])
+def test_the_interval_of_a_rate_is_that_of_clopper_and_pearson(count, rows):
+    expected = stats.binomtest(count, rows).proportion_ci(0.95, "exact")
+    np.testing.assert_allclose(rate_interval(count, rows), (expected.low, expected.high), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("n", "alpha", "rows"), [(19, 0.05, 7), (100, 0.1, 50), (1000, 0.05, 2000), (500, 0.01, 0)])
+def test_the_rejected_rows_to_expect_are_those_of_the_beta_binomial_distribution(n, alpha, rows):
+    k = rejected_rank(n, alpha)
+    told = stats.betabinom(rows, k, n + 1 - k)
+    low, high = false_alarm_counts(n, alpha, rows)
+    assert told.cdf(low - 1) <= 0.025 < told.cdf(low)
+    assert told.sf(high) <= 0.025 < told.sf(high - 1)
+
+
+def test_the_rejected_rows_are_as_many_as_expected_in_95_of_100_draws(rng):
+    n, alpha, rows = 100, 0.1, 200
+    thresholds = conformal_threshold(rng.standard_normal((DRAWS, n)), alpha)
+    rejected = (rng.standard_normal((DRAWS, rows)) < thresholds[:, None]).sum(1)
+    low, high = false_alarm_counts(n, alpha, rows)
+    inside = ((low <= rejected) & (rejected <= high)).mean()
+    assert 0.95 - 3 * np.sqrt(0.95 * 0.05 / DRAWS) <= inside <= 0.975  # whole numbers: a little more than 95 %
 
 
 def test_what_to_expect_is_told_for_each_threshold(rng):

@@ -146,6 +146,26 @@ def rate_interval(count: int, rows: int, confidence: float = 0.95) -> tuple[floa
     return low, beta_quantile(count + 1, rows, 1 - tail) if count < rows else 1.0
 
 
+def false_alarm_counts(n: int, alpha: float, rows: int, confidence: float = 0.95) -> tuple[int, int]:
+    r"""How many of ``rows`` new ID rows the threshold of n calibration rows rejects, from and to, with this confidence at least.
+
+    .. math:: J \sim \mathrm{BetaBinomial}(m, k, n + 1 - k), \quad
+        \frac{P(j + 1)}{P(j)} = \frac{(m - j)(k + j)}{(j + 1)(n - k + m - j)}
+
+    The draw of both is in it, so it is wider than :func:`false_alarm_band`. Where scores have ties, fewer may be rejected.
+
+    >>> false_alarm_counts(1000, 0.05, 1000)
+    (32, 70)
+    """
+    check_number("confidence", confidence, low=0, high=1)
+    k, j = usable_rank(n, alpha), np.arange(rows)
+    log_p = np.concatenate([[0.0], np.cumsum(np.log((rows - j) * (k + j) / ((j + 1) * (n - k + rows - j))))])
+    p = np.exp(log_p - log_p.max())
+    tail = (1 - confidence) / 2 * p.sum()
+    low = int(np.searchsorted(np.cumsum(p), tail, side="right"))  # fewer than this: no likelier than the tail
+    return low, rows - int(np.searchsorted(np.cumsum(p[::-1]), tail, side="right"))
+
+
 @dataclass(frozen=True)
 class Calibration:
     """ID scores that thresholds were chosen by: one sorted array for all rows, or one for each predicted class."""

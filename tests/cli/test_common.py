@@ -11,7 +11,7 @@ from bal import __version__
 from bal.cli.common import without_nan
 from command import bal
 
-COMMANDS = ("demo", "fit", "calibrate", "score", "serve", "evaluate", "info", "compare", "reproduce")
+COMMANDS = ("demo", "fit", "calibrate", "score", "serve", "evaluate", "report", "export", "info", "compare", "reproduce")
 
 
 def test_help_names_the_commands():

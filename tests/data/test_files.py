@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 
 from bal.data.catalog import CATALOG, DataSet, File
-from bal.data.files import load_data, load_npz
-from bal.errors import DataError
+from bal.data.files import load_data, load_npz, read_data
+from bal.errors import BalWarning, DataError
 
 
 def test_inputs_and_labels_by_any_of_their_names(tmp_path):
@@ -98,3 +98,25 @@ def test_a_data_set_without_labels_is_images_alone(toy, monkeypatch):
 def test_a_name_that_is_nearly_one_of_the_catalog_gets_a_hint():
     with pytest.raises(DataError, match="no file, folder or data set 'cifar-10'; did you mean 'cifar10'"):
         load_data("cifar-10:test")
+
+
+def test_what_could_not_be_read_is_told_beside_the_data(tmp_path):
+    pictures = [png(tmp_path / f"{i}.png", i) for i in range(100)]
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    with pytest.warns(BalWarning, match="1 of 101 files"):
+        found = read_data(tmp_path)
+    assert len(found.inputs) == 100
+    assert found.labels is None
+    assert list(found.left_out) == [str(tmp_path / "broken.png")]
+    rows = [{"image": {"bytes": path.read_bytes()}, "label": 1} for path in [*pictures, tmp_path / "broken.png"]]
+    (tmp_path / "table").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "table" / "a.parquet")
+    with pytest.warns(BalWarning, match="1 of 101 files"):
+        table = read_data(tmp_path / "table")
+    assert (len(table.inputs), len(table.labels), len(table.left_out)) == (100, 100, 1)
+    assert table.data[0] is table.inputs
+
+
+def png(path, value):
+    Image.fromarray(np.full((2, 2), value, np.uint8)).save(path)
+    return path

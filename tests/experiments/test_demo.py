@@ -52,7 +52,7 @@ def test_even_the_quick_classifier_is_better_with_bal(demo):
 def test_bal_before_training_is_the_radial_start(demo):
     untrained = next(m.detector for m in demo[0][0].measured if m.row.detector == UNTRAINED)
     assert isinstance(untrained, BAL)
-    assert (untrained.D_.a.item(), untrained.D_.k.item()) == (4.0, 1.0)
+    assert (untrained.D_.a.item(), untrained.D_.k.item()) == (8.0, 1.0)
     assert untrained.D_.layers[-1].weight.abs().sum().item() == 0
 
 

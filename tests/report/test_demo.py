@@ -1,10 +1,10 @@
 """The demo's page: complete, self-contained, and true to the rows."""
 
 import re
-from html.parser import HTMLParser
 
 import pytest
 
+from addresses import addresses
 from bal.backbones import ClassifierTraining
 from bal.experiments import DemoSettings, ranking, run_demo
 from bal.report import write_demo_report
@@ -23,22 +23,10 @@ def page(tmp_path_factory):
     return (out / "report.html").read_text(), runs
 
 
-class Addresses(HTMLParser):
-    """Collects everything a browser would fetch."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def handle_starttag(self, tag, attrs):
-        self.found += [value for name, value in attrs if name in {"src", "href", "xlink:href", "data"}]
-
-
 def test_the_page_asks_for_nothing_outside_itself(page):
-    parser = Addresses()
-    parser.feed(page[0])
-    assert parser.found
-    assert all(address.startswith(("data:", "#")) for address in parser.found)
+    found = addresses(page[0])
+    assert found
+    assert all(address.startswith(("data:", "#")) for address in found)
     assert "<script" not in page[0]
     assert len(page[0]) < 1_500_000
 

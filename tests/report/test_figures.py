@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import precision_recall_curve, roc_curve
 
+from bal.evaluation import risk_coverage
 from bal.report import figures
 
 
@@ -22,6 +23,15 @@ def test_the_same_figure_is_the_same_bytes(rng):
     for draw in (figures.score_histograms, figures.roc_and_pr_curves):
         assert draw(scores) == draw(scores)
         assert draw(scores).startswith("<svg")
+
+
+def test_the_curve_of_coverage_and_risk_names_its_scores_and_their_areas(rng):
+    curve = risk_coverage(rng.normal(size=50), rng.random(50) < 0.2)
+    svg = figures.risk_coverage_curves({"BAL": curve, "max-softmax": curve}, (0.9, 0.1))
+    assert svg == figures.risk_coverage_curves({"BAL": curve, "max-softmax": curve}, (0.9, 0.1))
+    for words in (f"BAL (AURC {curve.aurc:.4f})", "max-softmax", "at the threshold"):
+        assert words in svg
+    assert "at the threshold" not in figures.risk_coverage_curves({"BAL": curve}, None)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (4, 4, 3)])

@@ -7,11 +7,13 @@ from bal.detectors import MaxSoftmax
 from bal.experiments.cells import Cell
 from bal.experiments.reproduce import Finding
 from bal.experiments.tables import Line, TableSpec
+from bal.report.page import markdown_table
 from bal.report.reproduction import (
+    average_table,
     block_table,
-    markdown_table,
     summary_table,
     table_sections,
+    write_average,
     write_figure,
     write_reproduction,
     write_table,
@@ -69,6 +71,19 @@ def test_the_summary_has_a_line_for_each_block():
     assert rows[0][1:5] == ["12.5 / 95.0", "5 / 97", "20.0 / 95.0 kNN", "-"]
     assert rows[0][5] == "30.0 / 90.0", "max-softmax"
     assert rows[1][1:] == ["-", "- / 99", *["-"] * 7], "what was not measured is a dash"
+
+
+def test_the_average_is_over_blocks_of_detectors_that_are_in_all_of_them(tmp_path):
+    """kNN: (20 + 40) / 2 and (95 + 89) / 2; BAL is ahead of it by FPR95 in block C alone, by AUROC there too, and ties in A."""
+    findings = [
+        *(finding("BAL", 95.0, fpr95=20.0), finding("kNN", 95.0, fpr95=20.0), finding("ViM", 99.0)),
+        *(finding("BAL", 90.0, fpr95=30.0, block="C"), finding("kNN", 89.0, fpr95=40.0, block="C")),
+        finding("BAL", None, block="D"),
+    ]
+    assert average_table(findings).rows == [["BAL", "25.00", "92.50", "", ""], ["kNN", "30.00", "92.00", "1 of 2", "1 of 2"]]
+    section = write_average(findings, tmp_path)
+    assert "these 2 comparisons" in section.text[0]
+    assert "| kNN | 30.00 | 92.00 |" in (tmp_path / "average.md").read_text()
 
 
 def test_blocks_without_numbers_are_named_with_the_reason():

@@ -17,6 +17,7 @@ from bal.cli.evaluate import Evaluate
 from bal.cli.export import Export
 from bal.cli.fit import Calibrate, Fit
 from bal.cli.info import Info
+from bal.cli.report import Report
 from bal.cli.reproduce import Reproduce
 from bal.cli.score import Score
 from bal.cli.serve import Serve
@@ -38,6 +39,7 @@ Command = (
     | Annotated[Calibrate, tyro.conf.subcommand("calibrate")]
     | Annotated[Score, tyro.conf.subcommand("score")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Serve, tyro.conf.subcommand("serve")]
     | Annotated[Info, tyro.conf.subcommand("info")]

@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from bal.errors import DataError
 from bal.settings import check_seed
 
 if TYPE_CHECKING:
+    from bal.data.files import Loaded
     from bal.detectors import Detector
     from bal.experiments import Standing
 
@@ -112,10 +114,21 @@ def load_with_classifier(path: Path, classifier: str | None) -> "Detector":
 
 
 def load_inputs(detector: "Detector", source: str) -> Any:
-    """DATA in the shape that the detector was fitted on."""
-    from bal.data import load_data  # noqa: PLC0415
+    """DATA in the shape that the detector was fitted on: (inputs, labels), or inputs alone."""
+    return read_inputs(detector, source).data
 
-    return load_data(source, None if detector.spec_ is None else detector.spec_.shape)
+
+def read_inputs(detector: "Detector", source: str) -> "Loaded":
+    """The same with what could not be read; labels by the names of folders are those of the detector's classes."""
+    import numpy as np  # noqa: PLC0415
+
+    from bal.data.files import class_names_of, read_data  # noqa: PLC0415
+
+    loaded = read_data(source, None if detector.spec_ is None else detector.spec_.shape)
+    own, came = detector.class_names_ or (), class_names_of(source) or ()
+    if loaded.labels is None or not came or not set(came) <= set(own):
+        return loaded
+    return replace(loaded, labels=np.array([own.index(name) for name in came])[loaded.labels])
 
 
 def with_bar(detector: "Detector", data: Any) -> Any:

@@ -22,6 +22,8 @@ class Fit:
     `bal data list` such as cifar10:train.
 
     Example: bal fit --classifier my_model:build --train photos/train --shape 3 224 224 --calibrate photos/held-out --out detector
+
+    With several processes: torchrun --nproc-per-node 2 --no-python bal fit ...
     """
 
     classifier: str
@@ -56,6 +58,7 @@ class Fit:
         from bal.data import load_data  # noqa: PLC0415
         from bal.data.files import class_names_of  # noqa: PLC0415
         from bal.detectors import make_detector  # noqa: PLC0415
+        from bal.parallel import process_group, rank  # noqa: PLC0415
 
         network = load_classifier(self.classifier)  # first: it may register detectors of its own
         detector = make_detector(self.detector)
@@ -63,7 +66,10 @@ class Fit:
             if not hasattr(detector, "seed"):
                 raise DataError(f"{self.detector} draws no random numbers, so it has no --seed; leave it out")
             detector = make_detector(self.detector, seed=self.seed)
-        detector.fit(network, load_data(self.train, self.shape or None, split="train"))
+        with process_group():
+            detector.fit(network, load_data(self.train, self.shape or None, split="train"), show_progress=rank() == 0)
+            if rank() > 0:  # all ranks have the same weights, the first saves them
+                return
         if self.calibrate is not None:
             data = with_bar(detector, load_inputs(detector, self.calibrate))
             detector.calibrate(data, false_alarm=self.false_alarm, per_class=self.per_class)
@@ -115,11 +121,13 @@ def tell(detector: "Detector", path: Path, *, json: bool) -> None:
 
 def threshold_lines(detector: "Detector") -> list[tuple[str, object]]:
     """The thresholds in words."""
+    from bal.evaluation.findings import class_names  # noqa: PLC0415
+
     calibration = detector.calibration_
     if calibration is None:
         return [("threshold", f"{detector.threshold_.item():g}, which keeps 95 % of the training rows; not calibrated")]
     lines: list[tuple[str, object]] = [("false alarms", f"at most {calibration.false_alarm:g} of new ID data, on average")]
-    names = detector.class_names_ or tuple(f"class {c}" for c in range(len(calibration.groups)))
+    names = class_names(detector)
     thresholds = detector.threshold_.reshape(-1).tolist()
     for c, (threshold, alarm) in enumerate(zip(thresholds, calibration.false_alarms(), strict=True)):
         name = names[c] if calibration.per_class else "threshold"

@@ -46,7 +46,7 @@ class Reproduce:
         from bal.experiments.pictures import PICTURES, picture  # noqa: PLC0415
         from bal.experiments.reproduce import reproduce_table  # noqa: PLC0415
         from bal.experiments.tables import TABLES  # noqa: PLC0415
-        from bal.report.reproduction import write_figure, write_reproduction, write_table  # noqa: PLC0415
+        from bal.report.reproduction import write_average, write_figure, write_reproduction, write_table  # noqa: PLC0415
 
         console = make_console()
         say = partial(print_plainly, console)
@@ -55,11 +55,13 @@ class Reproduce:
         settings = {"command": " ".join(["bal", *sys.argv[1:]]), "preset": self.preset, "seeds": self.seeds}
         store = Store(self.out, self.preset)
         sections: list[Any] = []
+        compared: list[Any] = []
         for name in names:
             if name in TABLES:
                 table = TABLES[name](self.preset)
                 findings = reproduce_table(table, store, seeds=range(self.seeds), say=say)
                 sections += write_table(table, findings, settings, results)
+                compared += findings if name in ("table1", "table2") else []
                 say(f"{table.title}: {sum(f.measured for f in findings)} of {len(findings)} lines measured")
             else:
                 try:
@@ -67,6 +69,8 @@ class Reproduce:
                     say(f"{name}: {results / name}.svg")
                 except DataError as error:
                     say(f"{name}: not drawn: {error}")
+        if {"table1", "table2"} <= set(names):
+            sections.insert(0, write_average(compared, results))
         page = self.out / f"{'all' if 'all' in self.experiments else '-'.join(names)}.html"
         write_reproduction(sections, settings, page)
         say(f"results: {results}\npage:    {page}")

@@ -1,14 +1,17 @@
 """Data sets by their path or their name: .npz archives of arrays, Parquet, folders of images, the catalog."""
 
 import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from bal.data.batches import split_pair
 from bal.data.catalog import CATALOG, Split, load_data_set
 from bal.data.folders import Shape, class_folders, read_image_folder
-from bal.data.parquet import read_parquet
+from bal.data.parquet import read_parquet_rows
 from bal.errors import DataError
 from bal.settings import suggestion
 
@@ -16,8 +19,27 @@ INPUT_NAMES = ("images", "x", "inputs", "data")
 LABEL_NAMES = ("labels", "y", "targets")
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """Inputs, their labels if there are any, and what could not be read: why, by name."""
+
+    inputs: Any
+    labels: Any = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def data(self) -> Any:
+        """(inputs, labels), or inputs alone."""
+        return self.inputs if self.labels is None else (self.inputs, self.labels)
+
+
 def load_data(source: str | Path, shape: Shape | None = None, *, split: Split = "test") -> Any:
-    """(inputs, labels), or inputs alone, of a name of the catalog or of a path.
+    """(inputs, labels), or inputs alone, of a name of the catalog or of a path; see :func:`read_data`."""
+    return read_data(source, shape, split=split).data
+
+
+def read_data(source: str | Path, shape: Shape | None = None, *, split: Split = "test") -> Loaded:
+    """The data of a name of the catalog or of a path.
 
     - ``cifar10:test``, or ``cifar10`` for its part ``split``: a data set of the catalog. It goes before a path of the same name,
       which is given as ``./cifar10``.
@@ -30,19 +52,19 @@ def load_data(source: str | Path, shape: Shape | None = None, *, split: Split = 
     name, separator, part = str(source).rpartition(":") if ":" in str(source) else (str(source), "", "")
     if name in CATALOG:
         images, labels = load_data_set(name, cast(Split, part) if separator else split)
-        return (images, labels) if CATALOG[name].classes else images
+        return Loaded(images, labels if CATALOG[name].classes else None)
     path = Path(source)
     if separator and not path.exists() and Path(name).is_dir():
-        return read_parquet(name, shape, split=part)
+        return Loaded(*read_parquet_rows(name, shape, split=part))
     if is_parquet(path):
-        return read_parquet(path, shape)
+        return Loaded(*read_parquet_rows(path, shape))
     if path.is_dir():
         found = read_image_folder(path, shape)
-        return found.images if found.labels is None else (found.images, found.labels)
+        return Loaded(found.images, found.labels, found.left_out)
     hint = "" if path.suffix else suggestion(name, {known: known for known in CATALOG}, n=2)
     if hint and not path.exists():
         raise DataError(f"there is no file, folder or data set {name!r}; {hint}")
-    return load_npz(path)
+    return Loaded(*split_pair(load_npz(path)))
 
 
 def is_parquet(path: Path) -> bool:

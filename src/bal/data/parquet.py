@@ -23,6 +23,14 @@ def read_parquet(path: str | Path, shape: Shape | None = None, *, split: str | N
     Encoded images are resized to ``shape``; without it all must have one size. One that cannot be read is left out as in
     :func:`bal.data.folders.read_image_folder`. ``split`` takes the files of a folder whose names begin so.
     """
+    images, labels, _ = read_parquet_rows(path, shape, split=split, budget=budget)
+    return images if labels is None else (images, labels)
+
+
+def read_parquet_rows(
+    path: str | Path, shape: Shape | None = None, *, split: str | None = None, budget: float = BUDGET
+) -> tuple[NDArray[Any], NDArray[np.int64] | None, dict[str, str]]:
+    """The same as images, labels or None, and what was left out: why, by name."""
     arrow, parquet = import_extra("pyarrow"), import_extra("pyarrow.parquet")
     tables = []
     for file in parquet_files(Path(path), split):
@@ -34,8 +42,8 @@ def read_parquet(path: str | Path, shape: Shape | None = None, *, split: str | N
     if len({table.schema.remove_metadata() for table in tables}) > 1:
         raise DataError(f"the Parquet files of {path} differ in their columns or types; give the files of one data set")
     table = arrow.concat_tables(tables).combine_chunks()
-    images, kept = read_images(table.column(0), shape, str(path), budget)
-    return images if table.num_columns == 1 else (images, read_labels(table.column(1), str(path))[kept])
+    images, kept, left_out = read_images(table.column(0), shape, str(path), budget)
+    return images, None if table.num_columns == 1 else read_labels(table.column(1), str(path))[kept], left_out
 
 
 def parquet_files(path: Path, split: str | None = None) -> list[Path]:
@@ -67,14 +75,14 @@ def labels_of(names: list[str]) -> list[str]:
     return [name for name in LABEL_COLUMNS if name in names][:1]
 
 
-def read_images(column: Any, shape: Shape | None, where: str, budget: float) -> tuple[NDArray[Any], list[int]]:
-    """The images of a column and the rows they come from."""
+def read_images(column: Any, shape: Shape | None, where: str, budget: float) -> tuple[NDArray[Any], list[int], dict[str, str]]:
+    """The images of a column, the rows they come from, and what was left out."""
     files = encoded(column)
     if files is None:
-        return stack_lists(column, shape, where), list(range(len(column)))
+        return stack_lists(column, shape, where), list(range(len(column))), {}
     items = ((f"row {row} of {where}", partial(content_of, value)) for row, value in enumerate(files))
     decoded = decode_all(track(items, "reading images", len(files)), shape, where=where, budget=budget)
-    return decoded.images, list(decoded.kept)
+    return decoded.images, list(decoded.kept), decoded.left_out
 
 
 def encoded(column: Any) -> Any | None:

@@ -13,7 +13,7 @@ from bal.seeding import seeded
 Conditioning = Literal["concatenate", "per-class", "projection", "centred", "radial"]
 RadiusUnit = Literal["unit", "mean", "median", "q95"]
 
-RADIAL_START = (4.0, 4.0)  # logit 0 at the typical radius, -4 at twice that
+RADIAL_START = (8.0, 4.0)  # logit +4 at the typical radius, 0 at twice that
 
 
 class Layers(TypedDict):

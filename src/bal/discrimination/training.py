@@ -24,6 +24,7 @@ from bal.discrimination.health import (
 )
 from bal.errors import SettingsError
 from bal.features import TrivialSampler, random_labels
+from bal.parallel import check_alike, mean_over_ranks, rank, ranks, share
 from bal.sampling import Epsilon, Generator, Push, PushBase, hard_pairs
 from bal.seeding import seeded
 from bal.settings import check_choices, check_number
@@ -46,7 +47,7 @@ class GANTraining:
     epochs: int = 8
     iterations: int | None = 40
     batch_size: int = 256
-    learning_rate_D: float = 1e-4  # noqa: N815 - the paper's letters
+    learning_rate_D: float = 3e-5  # noqa: N815 - the paper's letters
     learning_rate_G: float = 1e-3  # noqa: N815
     lambda_c: float = 0.7
     lambda_: float = 0.01
@@ -97,6 +98,8 @@ class Algorithm1:
 
     f: (N, m) normalised ID features, c: (N,) their labels. ``D`` and ``G`` are changed in place; ``average`` is the moving
     average of D, the one to use for inference. Every random number comes from ``generator``.
+
+    Under torchrun each rank computes on its share of every batch (:mod:`bal.parallel`); the batch size stays that of the whole.
     """
 
     def __init__(
@@ -117,7 +120,9 @@ class Algorithm1:
         self.epsilon_unit = settings.epsilon.unit(f, c)
         self.optimiser_D = torch.optim.Adam(D.parameters(), betas=(0.5, 0.999))
         self.optimiser_G = torch.optim.Adam(G.parameters(), betas=(0.5, 0.999))
-        self.batch_size = min(settings.batch_size, len(f))
+        self.batch_size = min(settings.batch_size, len(f)) // ranks() * ranks()
+        if self.batch_size < ranks():
+            raise SettingsError(f"{len(f)} rows in batches of {settings.batch_size} are too few for {ranks()} ranks; take fewer")
         self.iterations = min(len(f) // self.batch_size, settings.iterations or len(f))  # the ragged end of an epoch is left out
         self.step = 0
         self.first_losses: Record = {}
@@ -128,7 +133,8 @@ class Algorithm1:
 
     def run(self, *, callbacks: Iterable[Callback] = (), checkpoint: Path | None = None) -> TrainingResult:
         """Train, or go on from ``checkpoint`` where a killed run left it; the final weights are the same either way."""
-        callbacks = list(callbacks)
+        check_alike(self.run_id)
+        callbacks = list(callbacks) if rank() == 0 else []
         if checkpoint is not None and checkpoint.exists():
             load_checkpoint(checkpoint, self)
         for callback in callbacks:
@@ -153,7 +159,7 @@ class Algorithm1:
                 check_finite(weights)
                 healthy = weights
                 self.history.append(record)
-                if checkpoint is not None:
+                if checkpoint is not None and rank() == 0:
                     save_checkpoint(checkpoint, self)
                 for callback in callbacks:
                     callback.on_epoch(record)
@@ -169,7 +175,7 @@ class Algorithm1:
         order = torch.randperm(len(self.f), generator=self.generator)
         for rows in order[: self.iterations * self.batch_size].split(self.batch_size):
             f, c = self.f[rows], self.c[rows]
-            terms = self.discriminator_step(f, c) | self.generator_step(len(f))
+            terms = over_ranks(self.discriminator_step(f, c) | self.generator_step(len(f)))
             check_losses(terms, self.first_losses)
             for name, value in terms.items():
                 sums[name] = sums.get(name, 0.0) + value / self.iterations
@@ -183,9 +189,13 @@ class Algorithm1:
         c_shuffled = losses.shuffle_labels(c, self.classes, self.generator)
         f_trivial, c_trivial = self.trivial.sample(f, c, classes=self.classes, generator=self.generator)
         z, c_z = self._noise(len(f))
+        epsilon = s.epsilon.sample(len(f), self.generator, f.device, unit=self.epsilon_unit)
+        own = share(len(f))  # all rows, but under torchrun
+        f, c, c_shuffled, f_trivial, c_trivial, z, c_z, epsilon = (
+            rows[own] for rows in (f, c, c_shuffled, f_trivial, c_trivial, z, c_z, epsilon)
+        )
         with torch.no_grad():
             f_fake = self.G(z, c_z)
-        epsilon = s.epsilon.sample(len(f), self.generator, f.device, unit=self.epsilon_unit)
         hard_ood = hard_pairs(self.D, self.G, (f, c), (z, c_z), epsilon, push=s.push, base=s.push_base, steps=s.push_steps)
 
         pairs = [(f, c), (f, c_shuffled), (f_fake, c_z), (f_trivial, c_trivial), hard_ood]
@@ -218,7 +228,7 @@ class Algorithm1:
 
     def generator_step(self, rows: int) -> Record:
         """Lines 11 to 15 of Algorithm 1: one update of G; D is not touched."""
-        z, c = self._noise(rows)
+        z, c = (drawn[share(rows)] for drawn in self._noise(rows))
         fake = self.G(z, c)
         distance = losses.nearest_l1(fake, c, self.anchors, self.anchor_labels)
         L_g = losses.generator_loss(self.D(fake, c), distance, lambda_=self.settings.lambda_, form=self.settings.form)
@@ -266,7 +276,7 @@ class Algorithm1:
     def _update(self, optimiser: torch.optim.Optimizer, loss: Tensor, learning_rate: float) -> None:
         """Gradient descent on the optimiser's own parameters alone; the rate falls along a half cosine."""
         parameters = optimiser.param_groups[0]["params"]
-        gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+        gradients = mean_over_ranks(torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True))
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         optimiser.param_groups[0]["lr"] = learning_rate * 0.5 * (1 + math.cos(math.pi * self.done))
@@ -290,3 +300,11 @@ class Algorithm1:
         labels = self.c.cpu()[order]
         rows = torch.cat([order[labels == label][: self.settings.anchors] for label in range(self.classes)])
         return self.f[rows], self.c[rows]
+
+
+def over_ranks(terms: Record) -> Record:
+    """The mean of every term over all ranks."""
+    if ranks() == 1:
+        return terms
+    means = mean_over_ranks([torch.tensor(list(terms.values()), dtype=torch.float64)])[0]
+    return dict(zip(terms, means.tolist(), strict=True))

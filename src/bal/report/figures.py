@@ -14,6 +14,7 @@ from PIL import Image
 
 from bal.discrimination import Record
 from bal.evaluation.metrics import Scores
+from bal.evaluation.selective import RiskCoverage, thinned
 
 ID_COLOUR, OOD_COLOUR = "#1f6fb4", "#d95f1e"
 STYLE: dict[Any, Any] = {
@@ -47,10 +48,11 @@ def new_figure(panels: int, *, width: float = 3.6, height: float = 2.9) -> tuple
     return figure, axes
 
 
-def score_histograms(scores: Mapping[str, tuple[Scores, Scores]]) -> str:
-    """Confidence of ID and OOD, a panel for each detector, on an axis where every bin holds as many ID scores.
+def score_histograms(scores: Mapping[str, tuple[Scores, Scores]], *, cut: float = 0.05, words: str = "95 % of ID kept") -> str:
+    """Confidence of ID and OOD, a panel for each detector or OOD set, on an axis where every bin holds as many ID scores.
 
     Scores of detectors have no common unit, and most of max-softmax's stick to 0; so the axis is the rank among ID scores.
+    ``cut`` marks a threshold, as the share of ID scores below it.
     """
     figure, axes = new_figure(len(scores), width=5.2)
     for panel, (name, (known, unknown)) in zip(axes, scores.items(), strict=True):
@@ -62,9 +64,9 @@ def score_histograms(scores: Mapping[str, tuple[Scores, Scores]]) -> str:
         for label, (place, colour) in places.items():
             weights = np.full(len(place), 100 / len(place))
             panel.hist(place, np.linspace(0, 1, 41).tolist(), weights=weights, color=colour, alpha=0.6, label=label)
-        panel.axvline(0.05, color="#444444", lw=1, ls="--")
-        panel.text(0.06, 0.97, "95 % of ID kept", transform=panel.get_xaxis_transform(), va="top", fontsize=8)
-        panel.set(title=name, xlabel="share of ID test images with a lower score", ylabel="% of images", yscale="symlog")
+        panel.axvline(cut, color="#444444", lw=1, ls="--")
+        panel.text(cut + 0.01, 0.97, words, transform=panel.get_xaxis_transform(), va="top", fontsize=8)
+        panel.set(title=name, xlabel="share of ID test rows with a lower score", ylabel="% of rows", yscale="symlog")
         panel.set_yticks([0, 1, 5, 20, 100], ["0", "1", "5", "20", "100"])
         panel.legend(loc="upper right")
     return to_svg(figure, "histograms")
@@ -95,6 +97,20 @@ def curve(positive: Scores, negative: Scores, points: int = 400) -> tuple[Scores
     true = len(positive) - np.searchsorted(positive, thresholds)
     false = len(negative) - np.searchsorted(negative, thresholds)
     return true / len(positive), false / len(negative), true / np.maximum(true + false, 1)
+
+
+def risk_coverage_curves(curves: Mapping[str, RiskCoverage], chosen: tuple[float, float] | None) -> str:
+    """Errors among accepted rows as fewer are accepted, a line for each score; ``chosen`` is the coverage and risk of now."""
+    figure, (panel,) = new_figure(1, width=6.4, height=3.4)
+    for colour, (name, found) in zip(LINES, curves.items(), strict=False):
+        coverage, risk = thinned(found)
+        panel.step(100 * coverage, 100 * risk, color=colour, where="post", label=f"{name} (AURC {found.aurc:.4f})")
+    if chosen is not None:
+        panel.plot(100 * chosen[0], 100 * chosen[1], "o", color="#1c2530", ms=6, label="at the threshold", zorder=4)
+    panel.set(xlabel="accepted, % of valid ID rows (coverage)", ylabel="% of them wrong (risk)", xlim=(0, 101))
+    panel.set_ylim(bottom=0)
+    panel.legend(loc="upper left")
+    return to_svg(figure, "risk")
 
 
 def training_curves(history: Sequence[Record]) -> str:

@@ -11,7 +11,7 @@ from bal.experiments.pictures import Arrays
 from bal.experiments.reproduce import Finding
 from bal.experiments.tables import TableSpec, metrics_shown
 from bal.report.comparison import HEADINGS, settings_text
-from bal.report.page import Page, Section, Table, write_page
+from bal.report.page import Page, Section, Table, markdown, write_page
 from bal.report.paper_figures import CAPTIONS, DRAWINGS, fig6_text
 from bal.storage import write_atomically
 
@@ -81,6 +81,43 @@ def short(finding: Finding | None) -> str:
     return " / ".join(f"{finding.mean[m]:.1f}" for m in SUMMARY_METRICS) if finding and finding.measured else "-"
 
 
+def average_table(findings: Sequence[Finding]) -> Table:
+    """Each detector that was measured in every measured block: mean FPR95 and AUROC over the blocks, the best AUROC first.
+
+    The last columns say in how many blocks BAL is ahead of it.
+    """
+    measured = [f for f in findings if f.measured]
+    blocks = {f.line.block for f in measured}
+    found = {label: {f.line.block: f for f in measured if f.line.label == label} for label in {f.line.label for f in measured}}
+    found = {label: own for label, own in found.items() if own.keys() == blocks}
+    rows = []
+    for label in sorted(found, key=lambda label: -over_blocks(found[label], "auroc")):
+        ahead = [sum(better(found["BAL"][block], found[label][block], m) for block in blocks) for m in SUMMARY_METRICS]
+        counts = ["", ""] if label == "BAL" else [f"{count} of {len(blocks)}" for count in ahead]
+        rows.append([label, *(f"{over_blocks(found[label], m):.2f}" for m in SUMMARY_METRICS), *counts])
+    return Table(["method", "FPR95 ↓", "AUROC ↑", "BAL ahead by FPR95", "BAL ahead by AUROC"], rows)
+
+
+def over_blocks(findings: Mapping[str, Finding], metric: str) -> float:
+    """The mean of the blocks' means."""
+    return sum(f.mean[metric] for f in findings.values()) / len(findings)
+
+
+def better(finding: Finding, other: Finding, metric: str) -> bool:
+    """Whether the mean of the first is strictly better."""
+    difference = finding.mean[metric] - other.mean[metric]
+    return difference < 0 if metric in LOWER_IS_BETTER else difference > 0
+
+
+def average_section(findings: Sequence[Finding]) -> Section:
+    """All blocks of Tables 1 and 2 in one number for each detector."""
+    blocks = list(dict.fromkeys(f.line.block for f in findings if f.measured))
+    text = (
+        f"Per cent, the mean over these {len(blocks)} comparisons of Tables 1 and 2, each weighing the same: {'; '.join(blocks)}."
+    )
+    return Section("All comparisons together", [text], table=average_table(findings))
+
+
 def table_sections(table: TableSpec, findings: Sequence[Finding]) -> list[Section]:
     """A section with what to know, one that sums up where there are many blocks, and one for each block."""
     seeds = max((f.seeds for f in findings), default=0)
@@ -101,27 +138,6 @@ def table_sections(table: TableSpec, findings: Sequence[Finding]) -> list[Sectio
 def figure_section(name: str, arrays: Arrays) -> Section:
     """A figure with a few words."""
     return Section(CAPTIONS[name], [fig6_text(arrays)] if name == "fig6" else [], svg=DRAWINGS[name](arrays))
-
-
-def markdown(sections: Sequence[Section], image: str = "") -> str:
-    """Sections as Markdown; the best cells are bold, a figure is a link to ``image``."""
-    parts = []
-    for level, section in enumerate(sections):
-        parts.append(f"{'#' if not level else '##'} {section.title}")
-        parts += section.text
-        if section.table:
-            parts.append(markdown_table(section.table))
-        if section.svg and image:
-            parts.append(f"![{section.title}]({image})")
-    return "\n\n".join(parts) + "\n"
-
-
-def markdown_table(table: Table) -> str:
-    """A table as Markdown."""
-    lines = [table.header, ["---"] * len(table.header)]
-    for r, row in enumerate(table.rows):
-        lines.append([f"**{cell}**" if (r, c) in table.best else cell for c, cell in enumerate(row)])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def table_json(table: TableSpec, findings: Sequence[Finding], settings: Mapping[str, Any]) -> str:
@@ -147,6 +163,13 @@ def write_table(table: TableSpec, findings: Sequence[Finding], settings: Mapping
     write_atomically(folder / f"{table.name}.json", table_json(table, findings, settings).encode())
     write_atomically(folder / f"{table.name}.md", markdown(sections).encode())
     return sections
+
+
+def write_average(findings: Sequence[Finding], folder: Path) -> Section:
+    """``average.md`` over the lines of several tables; returns the section for a page."""
+    section = average_section(findings)
+    write_atomically(folder / "average.md", markdown([section]).encode())
+    return section
 
 
 def write_figure(name: str, arrays: Arrays, folder: Path) -> list[Section]:

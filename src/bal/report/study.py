@@ -11,7 +11,7 @@ import numpy as np
 from bal.experiments.study import StudyRun, rank_correlation, worth_of_stand_ins
 from bal.report.comparison import settings_text
 from bal.report.figures import ID_COLOUR, OOD_COLOUR, new_figure, to_svg
-from bal.report.page import Page, Section, Table, write_page
+from bal.report.page import Page, Section, Table, markdown, write_page
 from bal.storage import write_atomically
 
 
@@ -64,7 +64,7 @@ def promise_and_truth(runs: Sequence[StudyRun], marked: str = "") -> str:
 
 
 def write_study(runs: Sequence[StudyRun], settings: Mapping[str, Any], folder: Path, *, marked: str = "") -> None:
-    """``study.json`` with every run, ``study.svg`` and ``study.html``."""
+    """``study.json`` with every run, ``study.svg``, ``study.md`` and ``study.html``."""
     worth = ", ".join(f"{network} {rho:.2f}" for network, rho in worth_of_stand_ins(runs).items())
     figure = promise_and_truth(runs, marked)
     sections = [
@@ -88,4 +88,5 @@ def write_study(runs: Sequence[StudyRun], settings: Mapping[str, Any], folder: P
     ]
     write_atomically(folder / "study.json", (json.dumps([asdict(run) for run in runs], indent=1) + "\n").encode())
     write_atomically(folder / "study.svg", figure.encode())
+    write_atomically(folder / "study.md", markdown(sections[:2], "study.svg").encode())
     write_page(Page("bal: a study of settings", f"{len(runs)} runs, none chosen by OOD data.", sections), folder / "study.html")
