@@ -25,7 +25,6 @@ NETWORKS = {
     "resnet20-cifar10": ("svhn", "cifar100"),
     "densenet-cifar10": ("svhn", "tiny-imagenet"),
     "resnet18-fashion-mnist": ("mnist", "omniglot"),
-    "densenet-svhn": ("cifar10", "tiny-imagenet"),
 }
 RIVALS = ("max-softmax", "energy", "kNN", "Mahalanobis++", "ViM", "NCI", "fDBD")
 

@@ -33,5 +33,5 @@ def test_the_figure_tells_the_rank_correlation_of_each_network():
 def test_files_of_a_study(tmp_path):
     write_study(RUNS, {"command": "x"}, tmp_path, marked="better")
     assert len(json.loads((tmp_path / "study.json").read_text())) == 5
-    assert "over 5 runs: a 1.00, b 1.00" in (tmp_path / "study.html").read_text()
+    assert "over 5 runs: a 1.00, b 1.00; of the variants, each over all networks: 1.00" in (tmp_path / "study.html").read_text()
     assert (tmp_path / "study.svg").read_text().startswith("<svg")

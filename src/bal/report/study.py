@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import LogLocator, NullLocator
 
 from bal.experiments.study import StudyRun, rank_correlation, worth_of_stand_ins
 from bal.report.comparison import settings_text
@@ -36,6 +37,14 @@ def miss_over(runs: Sequence[StudyRun], networks: Sequence[str], key: str) -> fl
     return 100 * float(np.exp(np.mean([np.mean(values) for values in found if values])))
 
 
+def worth_over_all(runs: Sequence[StudyRun]) -> float:
+    """Rank correlation between the variants' miss on stand-ins and on OOD, each over all networks."""
+    networks = list(dict.fromkeys(run.network for run in runs))
+    variants = [[run for run in runs if run.variant == variant] for variant in dict.fromkeys(run.variant for run in runs)]
+    promise, truth = ([miss_over(own, networks, key) for own in variants] for key in ("promise", "truth"))
+    return rank_correlation(promise, truth)
+
+
 def by_network(runs: Sequence[StudyRun], network: str) -> str:
     """Miss on stand-ins / on OOD ± its deviation over seeds, on one network."""
     own = [run for run in runs if run.network == network]
@@ -58,6 +67,10 @@ def promise_and_truth(runs: Sequence[StudyRun], marked: str = "") -> str:
         rho = rank_correlation([run.promise for run in own], [run.truth for run in own])
         panel.set(title=f"{network}\nrank correlation {rho:.2f}", xlabel="miss on stand-ins, %", ylabel="miss on true OOD, %")
         panel.set(xscale="log", yscale="log")
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_locator(NullLocator())
     if marked:
         panels[0].legend(loc="lower right")
     return to_svg(figure, "study")
@@ -66,6 +79,7 @@ def promise_and_truth(runs: Sequence[StudyRun], marked: str = "") -> str:
 def write_study(runs: Sequence[StudyRun], settings: Mapping[str, Any], folder: Path, *, marked: str = "") -> None:
     """``study.json`` with every run, ``study.svg``, ``study.md`` and ``study.html``."""
     worth = ", ".join(f"{network} {rho:.2f}" for network, rho in worth_of_stand_ins(runs).items())
+    worth += f"; of the variants, each over all networks: {worth_over_all(runs):.2f}"
     figure = promise_and_truth(runs, marked)
     sections = [
         Section(
