@@ -34,12 +34,8 @@ SILENT: "TelemetryConfig" = {
     "operation_spans": False,
     "auto_configure": False,
 }
-OPEN = {
-    "/",
-    "/v2/health/live",
-    "/v2/health/ready",
-    *(f"/static/{name}" for name in SCRIPTS),
-}  # without a token: they tell nothing about the model
+# Without a token: they tell nothing about the model
+OPEN = {"/", "/v2/health/live", "/v2/health/ready", *(f"/static/{name}" for name in SCRIPTS)}
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 

@@ -55,8 +55,8 @@ export function drawHistogram(box, detector, shown) {
   shapes.push(...tickTexts(ticks(detector, edges), edges, across, floor + 15));
   const unit = detector.log_probability ? "confidence →" : "score →";
   shapes.push(shape("text", { x: left + wide, y: height - 4, "text-anchor": "end", text: unit }));
-  if (cut >= 0) shapes.push(...cutShapes(across(cut), top, floor));
   if (shown) shapes.push(...scoreMark(shown.answer, position(shown.answer.score, edges), across, floor, width));
+  if (cut >= 0) shapes.push(...cutShapes(across(cut), top, floor));
   put(box, width, height, `${shares.length} bins of ${rows} ${source} scores.${whereInHistogram(shown)}`, shapes);
 }
 

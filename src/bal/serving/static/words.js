@@ -4,7 +4,7 @@ const SUPERSCRIPT = { "-": "⁻", ...Object.fromEntries([..."⁰¹²³⁴⁵⁶�
 
 export const raised = (power) => [...String(Number(power))].map((sign) => SUPERSCRIPT[sign]).join("");
 export const minus = (digits) => digits.replace(/^-/, "−");
-export const percent = (share) => `${Number((100 * share).toPrecision(2))} %`;
+export const percent = (share) => `${Number((100 * share).toPrecision(2))}\u00a0%`;
 export const size = (bytes) => (bytes < 1e6 ? `${Math.ceil(bytes / 1e3)} KB` : `${(bytes / 2 ** 20).toFixed(1)} MiB`);
 export const sentence = (words) => words[0].toUpperCase() + words.slice(1) + (/[.!?]$/.test(words) ? "" : ".");
 
