@@ -29,10 +29,12 @@ def test_logarithms_of_probabilities_are_spread_by_their_own_logarithm():
 
 
 @pytest.mark.parametrize("log_probability", [False, True])
-@pytest.mark.parametrize("known", [np.zeros(30), np.full(30, -2.5), -np.geomspace(1e-300, 1e300, 50), np.array([-1.0])])
+@pytest.mark.parametrize(
+    "known", [np.zeros(30), np.full(30, -2.5), -np.geomspace(1e-300, 1e300, 50), np.array([-1.0]), np.full(30, 1e20)]
+)
 def test_any_scores_and_thresholds_find_a_place(known, log_probability):
     """Equal, certain to the last bit, or absurdly far apart."""
-    thresholds = np.array([known.min() * 2, known.max()])
+    thresholds = np.array([known.min() - abs(known.min()), known.max()])
     found = score_histogram(known, thresholds, log_probability=log_probability)
     assert np.isfinite(found["edges"]).all()
     assert np.all(np.diff(found["edges"]) > 0)

@@ -204,6 +204,9 @@ def test_a_picture_is_picked_by_keyboard_and_one_that_is_not_known_is_told_so(cl
         known = next(i for i, p in enumerate(pictures) if decided(clothes, p) >= 0)
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.id") == "file"
+        assert page.evaluate("getComputedStyle(document.getElementById('drop')).outlineStyle") == "solid", "the focus is seen"
+        with page.expect_file_chooser():
+            page.keyboard.press("Enter")
         for _ in range(known + 1):
             page.keyboard.press("Tab")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", "the focus is seen"

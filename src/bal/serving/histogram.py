@@ -25,7 +25,7 @@ def score_histogram(
 def plain_edges(known: NDArray[np.float64], thresholds: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
     """Equal widths."""
     low, high = min(np.quantile(known, RARE), thresholds.min()), max(known.max(), thresholds.max())
-    span = high - low or 1.0
+    span = max(high - low, 1e-9 * max(abs(low), abs(high), 1.0))  # all alike: still bins of some width
     return np.linspace(low - span / 3, high + span / 20, bins + 1)
 
 

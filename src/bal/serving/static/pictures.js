@@ -41,7 +41,7 @@ function ticks(detector, edges) {
 export function drawHistogram(box, detector, shown) {
   const width = box.clientWidth, height = 250, top = 40, floor = height - 34, left = 4, wide = width - 2 * left;
   if (width < NARROWEST) return; // not on the screen
-  const { edges, shares, rows, source } = detector.histogram;
+  const { edges, shares } = detector.histogram;
   const across = (share) => left + wide * clamp(share, 0, 1);
   const threshold = shown ? shown.answer.threshold : Array.isArray(detector.threshold) ? null : detector.threshold;
   const cut = threshold === null ? -1 : position(threshold, edges);
@@ -57,7 +57,7 @@ export function drawHistogram(box, detector, shown) {
   shapes.push(shape("text", { x: left + wide, y: height - 4, "text-anchor": "end", text: unit }));
   if (shown) shapes.push(...scoreMark(shown.answer, position(shown.answer.score, edges), across, floor, width));
   if (cut >= 0) shapes.push(...cutShapes(across(cut), top, floor));
-  put(box, width, height, `${shares.length} bins of ${rows} ${source} scores.${whereInHistogram(shown)}`, shapes);
+  put(box, width, height, `Histogram. ${aboutHistogram(detector.histogram)}${whereInHistogram(shown)}`, shapes);
 }
 
 function tickTexts(wanted, edges, across, y) {
