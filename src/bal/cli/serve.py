@@ -12,7 +12,7 @@ from bal.settings import check_number
 
 @dataclass(frozen=True, kw_only=True)
 class Serve:
-    """Serve a detector over HTTP: Open Inference Protocol v2, /v1/score for images, /metrics for Prometheus.
+    """Serve a detector over HTTP: a page at /, Open Inference Protocol v2, /v1/score for images, /metrics for Prometheus.
 
     Needs the extra `serve`. The token that clients must send is read from the variable BAL_TOKEN or a file; without one only this
     machine is listened to. SIGTERM answers what was accepted and ends with 0.

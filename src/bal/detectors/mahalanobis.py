@@ -33,22 +33,28 @@ class Mahalanobis(FeatureDetector):
     """
 
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
-        f = self._prepare(f)
+        f = self.prepare(f)
         self.means_ = class_means(f, c, logits.shape[1])
         self.factor_ = precision_factor(f - self.means_[c])
 
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
-        return -squared_distances(self._prepare(f), self.means_, self.factor_).min(1).values
+        return -squared_distances(self.prepare(f), self.means_, self.factor_).min(1).values
 
-    def _prepare(self, f: Tensor) -> Tensor:
+    def prepare(self, f: Tensor) -> Tensor:
+        """Raw features, (N, m), as they are compared with the class means."""
         return f.double()
+
+    def whiten(self, f: Tensor) -> Tensor:
+        """Prepared features where the distance is the plain one, with a spread of 1 within classes."""
+        return f.double() @ self.factor_
 
 
 @dataclass(eq=False)
 class MahalanobisPlusPlus(Mahalanobis):
     """Mahalanobis on features of length 1 (Mueller & Hein, ICML 2025)."""
 
-    def _prepare(self, f: Tensor) -> Tensor:
+    def prepare(self, f: Tensor) -> Tensor:
+        """Of length 1."""
         return normalize(f.double(), dim=1)
 
 

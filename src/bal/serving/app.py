@@ -1,4 +1,4 @@
-"""The routes: Open Inference Protocol v2, /v1/score, /metrics and an index; and the envelope round every one of them."""
+"""The routes: Open Inference Protocol v2, /v1/score, /metrics and a page; and the envelope round every one of them."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from bal._version import __version__
 from bal.serving import protocol
 from bal.serving.logs import say, say_failure
 from bal.serving.metrics import CONTENT_TYPE
-from bal.serving.page import index
+from bal.serving.page import SCRIPTS, index, page_data, page_headers, static, wants_html
 from bal.serving.reading import read_image, read_tensors
 from bal.serving.refusal import Refusal, draining, internal
 from bal.serving.security import Guard
@@ -34,7 +34,8 @@ SILENT: "TelemetryConfig" = {
     "operation_spans": False,
     "auto_configure": False,
 }
-OPEN = {"/", "/v2/health/live", "/v2/health/ready"}  # without a token: they tell nothing about the model
+# Without a token: they tell nothing about the model
+OPEN = {"/", "/v2/health/live", "/v2/health/ready", *(f"/static/{name}" for name in SCRIPTS)}
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
@@ -61,6 +62,7 @@ def make_app(service: Service, guard: Guard | None = None) -> FastAPI:
     add_health(app, service)
     add_models(app, service)
     add_others(app, service)
+    add_page(app, service)
     return app
 
 
@@ -108,7 +110,7 @@ def add_models(app: FastAPI, service: Service) -> None:
 
 
 def add_others(app: FastAPI, service: Service) -> None:
-    """Images, metrics and the index."""
+    """Images and metrics."""
 
     @app.post("/v1/score")
     async def score(request: Request) -> Response:
@@ -120,9 +122,27 @@ def add_others(app: FastAPI, service: Service) -> None:
     async def metrics() -> Response:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
+
+def add_page(app: FastAPI, service: Service) -> None:
+    """The page, and what it shows; for programs the index."""
+    html, scripts = static("page.html"), {name: static(name) for name in SCRIPTS}
+    headers, shown = page_headers(html), page_data(service.model, service.limits)
+
     @app.get("/")
-    async def home() -> Response:
-        return to_json(index())
+    async def home(request: Request) -> Response:
+        if wants_html(request.headers.get("accept", "")):
+            return Response(html, headers=headers, media_type="text/html")
+        return to_json(index(), headers={"Vary": "Accept"})
+
+    @app.get("/static/{name}")
+    async def script(name: str) -> Response:
+        if name not in scripts:
+            raise HTTPException(404)
+        return Response(scripts[name], media_type="text/javascript")
+
+    @app.get("/v1/page")
+    async def page() -> Response:
+        return to_json(shown)
 
 
 def check_name(service: Service, name: str) -> None:

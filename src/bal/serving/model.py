@@ -18,6 +18,7 @@ from bal.detectors.softmax import log_max_softmax
 from bal.errors import DataError, SettingsError
 from bal.features import Features, extract
 from bal.serving.batch import identity
+from bal.serving.map import make_map
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -40,6 +41,7 @@ class ServedModel:
         self.classifier = detector.classifier_
         self.calibration, self.class_names = detector.calibration_, detector.class_names_
         self.ranks = detector.ranks_.numpy()
+        self.map = make_map(detector)
         self.detector = copy.copy(detector)
         self.detector.spec_ = replace(self.spec, low=math.inf, high=-math.inf)
 
@@ -81,14 +83,19 @@ class ServedModel:
         ]
 
     def columns(self, x: torch.Tensor) -> dict[str, NDArray[Any]]:
-        """What `bal score` writes of each row, and is_ood, the threshold it was held against, and p1 and p2 of BAL."""
+        """What `bal score` writes of each row, is_ood, the threshold it was held against, p1 and p2 of BAL.
+
+        And for the page the class predicted whatever was decided, and the place on the map.
+        """
         data: Any = x
         if isinstance(self.detector, FeatureDetector):
             data = extract(self.classifier, x, spec=self.detector.spec_, show_progress=False)
         rows = self.detector.scored(data)
         answer = self.detector.decide(rows).columns()
         answer |= {"is_ood": answer["label"] < 0, "threshold": self.detector.thresholds(rows.predicted)}
-        return answer | (factors(self.detector, data) if isinstance(self.detector, BAL) else {})
+        answer |= factors(self.detector, data) if isinstance(self.detector, BAL) else {}
+        answer["predicted"] = rows.predicted
+        return answer | ({} if self.map is None else {"map": self.map.place(data)})
 
     def warm_up(self) -> None:
         """Try one row, so that a model that cannot work is found before the first request."""

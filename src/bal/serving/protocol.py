@@ -25,8 +25,8 @@ FACTORS = {"p1": "FP64", "p2": "FP64"}
 
 
 def values(column: NDArray[Any]) -> list[Any]:
-    """Plain values, None where a number is not finite."""
-    return [present(value) for value in column.tolist()]
+    """Plain values, None where a number is not finite; a place on the map is a pair of them."""
+    return [list(map(present, value)) if isinstance(value, list) else present(value) for value in column.tolist()]
 
 
 def one_row(model: ServedModel, asked: Asked, columns: Columns, request_id: str) -> dict[str, Any]:
@@ -47,8 +47,14 @@ def about(model: ServedModel) -> dict[str, Any]:
     return {"model": model.name, "detector": model.kind, "version": model.version, "fingerprint": model.fingerprint}
 
 
+def outputs_of(model: ServedModel) -> dict[str, str]:
+    """The outputs of the Open Inference Protocol with their datatypes."""
+    return OUTPUTS | (FACTORS if isinstance(model.detector, BAL) else {})
+
+
 def infer_response(model: ServedModel, asked: Asked, columns: Columns, request_id: str) -> dict[str, Any]:
     """The answer of /v2/models/{name}/infer."""
+    columns = {name: columns[name] for name in outputs_of(model)}
     if unknown := [name for name in asked.outputs if name not in columns]:
         raise unprocessable(f"there is no output {unknown[0][:60]!r}; the outputs are {', '.join(columns)}", "wrong_output")
     chosen = asked.outputs or list(columns)
@@ -79,7 +85,6 @@ def infer_response(model: ServedModel, asked: Asked, columns: Columns, request_i
 
 def metadata(model: ServedModel) -> dict[str, Any]:
     """The answer of /v2/models/{name}."""
-    outputs = OUTPUTS | (FACTORS if isinstance(model.detector, BAL) else {})
     calibration = model.calibration
     return {
         "name": model.name,
@@ -88,7 +93,7 @@ def metadata(model: ServedModel) -> dict[str, Any]:
         "inputs": [
             {"name": INPUT, "datatype": "FP32" if model.spec.floating else "INT64", "shape": [-1, *model.spec.shape]},
         ],
-        "outputs": [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in outputs.items()],
+        "outputs": [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in outputs_of(model).items()],
         "parameters": {
             **about(model),
             "classes": model.class_names,
