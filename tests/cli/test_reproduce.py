@@ -19,7 +19,7 @@ def test_reproduce_says_what_it_lacks_and_leaves_it_blank(tmp_path):
     assert "fig4: not drawn: MNIST is not complete" in said
     assert "0 of 7 lines measured" in said
     lines = json.loads((tmp_path / "r" / "results" / "table3.json").read_text())["lines"]
-    assert all(line["mean"] == {} and "no weights" in line["reason"] for line in lines)
+    assert all(line["mean"] == {} and line["reason"] == "densenet-cifar10 not at hand" for line in lines)
 
 
 def test_reproduce_refuses_what_it_does_not_know(tmp_path):

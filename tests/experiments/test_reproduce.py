@@ -46,7 +46,7 @@ def test_mean_and_deviation_are_over_seeds_and_in_per_cent(store):
 def test_what_is_not_there_has_a_reason_and_no_numbers(store):
     findings = reproduce_table(make_table(), store, seeds=(0,), say=lambda _: None)
     assert [f.measured for f in findings] == [True, True, False, False]
-    assert findings[2].reason == "SVHN is not here"
+    assert findings[2].reason == "svhn not at hand"
     assert findings[2].difference("auroc") is None
 
 

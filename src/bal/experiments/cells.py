@@ -125,7 +125,8 @@ def run_cells(cells: Sequence[Cell], store: Store, *, say: Say) -> dict[str, str
             say(f"{name}: the network and its features")
             bench = Bench.open(name, {ood for cell in own for ood in cell.oods}, store, reasons)
         except DataError as error:
-            reasons[name] = str(error)
+            if not {part for cell in own for ood in cell.oods for part in ood.split("+")} <= reasons.keys():
+                reasons[name] = str(error)
             say(f"{name}: not measured: {error}")
             continue
         for cell in own:

@@ -50,14 +50,14 @@ def summarise(line: Line, store: Store, *, seeds: Sequence[int], reasons: dict[s
     cells = line.cell.seeded(seeds)
     outcomes: list[Outcome] = [outcome for cell in cells if (outcome := read_outcome(store, cell)) and line.ood in outcome.rows]
     if len(outcomes) < len(cells):
-        missing = [reasons[name] for name in (line.cell.network, *line.ood.split("+")) if name in reasons]
-        return Finding(line, {}, {}, 0, 0.0, reason="; ".join(missing) or "not measured yet")
+        missing = [name.partition("/")[0] for name in (line.cell.network, *line.ood.split("+")) if name in reasons]
+        return Finding(line, {}, {}, 0, 0.0, reason=f"{' and '.join(missing)} not at hand" if missing else "not measured yet")
     rows: list[Row] = [outcome.rows[line.ood] for outcome in outcomes]
     values = {key: [100 * getattr(row, key) for row in rows] for key in KEYS}
     return Finding(
         line,
-        mean={key: float(np.mean(own)) for key, own in values.items()},
-        std={key: float(np.std(own, ddof=1)) if len(own) > 1 else 0.0 for key, own in values.items()},
+        mean={key: round(float(np.mean(own)), 4) for key, own in values.items()},
+        std={key: round(float(np.std(own, ddof=1)), 4) if len(own) > 1 else 0.0 for key, own in values.items()},
         seeds=len(rows),
         seconds=sum(outcome.environment["seconds"] for outcome in outcomes),
         unhealthy=sum(outcome.status != "finished" for outcome in outcomes),
