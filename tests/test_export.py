@@ -84,7 +84,7 @@ def test_the_graph_answers_as_torch_does_for_any_number_of_rows(detector, tiny_i
         label, confidence, is_ood, score = RUN[suffix](path, x, detector.threshold_)
         expected = detector.predict(x)
         np.testing.assert_array_equal(is_ood, label == -1)
-        np.testing.assert_allclose(score, expected.score, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(score, expected.score, rtol=2e-5, atol=1e-4)
         np.testing.assert_allclose(confidence, expected.confidence, rtol=0, atol=1e-4)
         clear = np.abs(expected.score - detector.threshold_.item()) > 1e-4
         np.testing.assert_array_equal(label[clear], expected.label[clear])
@@ -180,7 +180,7 @@ def test_the_file_says_what_it_is(detector, tmp_path):
 @pytest.mark.parametrize(
     ("output", "change", "words"),
     [
-        (3, lambda score: score + 2e-4 * torch.isfinite(score), "log confidence of the graph is .* off that of torch"),
+        (3, lambda score: 1.001 * score, "log confidence of the graph is .* off that of torch"),
         (0, lambda label: torch.where(label >= 0, (label + 1) % 3, label), "same labels"),
         (1, lambda confidence: confidence / 2 + 0.3, "same confidence"),
         (3, lambda score: score.nan_to_num(neginf=-5.0), "which rows are invalid"),
@@ -247,7 +247,7 @@ def test_what_cannot_be_exported_is_refused(detector, tiny_classifier, tiny_imag
     with pytest.raises(NotFittedError, match="not fitted"):
         export_detector(bal.BAL(), tmp_path / "model.onnx")
     energy = make_detector("energy").fit(tiny_classifier, tiny_images, show_progress=False)
-    with pytest.raises(ExportError, match="only BAL can be exported, and this detector is energy"):
+    with pytest.raises(ExportError, match="only BAL can be exported, not energy"):
         export_detector(energy, tmp_path / "model.onnx")
     features = replace(extract(tiny_classifier, tiny_images, show_progress=False), spec=None)
     alone = replace(SMALL).fit_features(features)

@@ -39,7 +39,7 @@ SUFFIXES = (".onnx", ".pt2")
 INPUTS = ("input", "threshold")
 OUTPUTS = ("label", "confidence", "is_ood", "log_score")
 TOLERANCE = 1e-4  # of the log confidence
-FAR = -10.0  # below it the tolerance grows with the log confidence: float32 holds no more digits, torch itself is as far off
+FAR = -5.0  # below it the tolerance grows with the log confidence: float32 holds no more digits, torch itself is as far off
 RANDOM_BATCHES = (1, 3, 17)
 REAL_BATCHES, REAL_ROWS = 8, 64  # at most so many batches of the data, of so many rows
 METADATA = "bal.json"
@@ -49,7 +49,7 @@ Graph: TypeAlias = Callable[[Tensor, Tensor], tuple[Rows, Rows, Rows, Rows]]
 
 
 class Parity(NamedTuple):
-    """Rows compared, and the largest difference in log confidence: as it is above -10, as a share of it below."""
+    """Rows compared, and the largest difference in log confidence: as it is above -5, as a share of it below."""
 
     rows: int
     largest: float
@@ -123,8 +123,8 @@ class Guarded(nn.Module):
 def log_sigmoid(logit: Tensor) -> Tensor:
     """min(l, 0) - log(1 + exp(-|l|)): ONNX has log(sigmoid(l)) for torch's own, which is -inf already at -40.
 
-    >>> log_sigmoid(torch.tensor([-800.0, 0.0], dtype=torch.float64))
-    tensor([-800.0000,   -0.6931], dtype=torch.float64)
+    >>> [round(value, 4) for value in log_sigmoid(torch.tensor([-800.0, 0.0], dtype=torch.float64)).tolist()]
+    [-800.0, -0.6931]
     """
     return logit.clamp(max=0.0) - torch.log1p(torch.exp(-logit.abs()))
 
@@ -138,7 +138,7 @@ def export_detector(detector: Detector, path: str | Path, *, data: Data | None =
     """Write the classifier and its BAL into one .onnx or .pt2 file, whole or not at all.
 
     The graph is compared with torch on random inputs, and on the first rows of ``data`` where given: log confidences must agree
-    to 1e-4 (beyond -10: to 1e-5 of their size) and labels must be the same at several thresholds, else :class:`ExportError`.
+    to 1e-4 (beyond -5: to 2e-5 of their size) and labels must be the same at several thresholds, else :class:`ExportError`.
     """
     path = Path(path)
     if path.suffix not in SUFFIXES:
