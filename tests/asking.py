@@ -1,5 +1,6 @@
 """A server in this process, without sockets: a client for its routes, images as bytes, a model that can be held."""
 
+import asyncio
 import io
 import json
 import threading
@@ -19,6 +20,15 @@ async def client_of(service, token=None):
     transport = httpx2.ASGITransport(app=make_app(service, Guard(token)))
     async with service.running(), httpx2.AsyncClient(transport=transport, base_url="http://bal") as client:
         yield client
+
+
+async def soon(condition):
+    """Wait until something holds, but not for ever."""
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it never came true")
 
 
 def encoded(image, kind="PNG", **options):

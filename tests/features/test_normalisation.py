@@ -1,4 +1,5 @@
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -7,20 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bal.errors import BalError
-from bal.features import class_means, evidence_of, make_normalisation, within_spread
+from bal.features import NormalisationName, class_means, evidence_of, make_normalisation, within_spread
 from bal.features.normalisation import SHRINKAGE, Residual
 from bal.seeding import make_generator
 
-NAMES = [
-    "identity",
-    "standardise",
-    "l2",
-    "whiten",
-    "l2+standardise",
-    "l2+whiten",
-    "l2+whiten+residual",
-    "l2+residual+whiten",
-]
+NAMES = get_args(NormalisationName)
 
 
 def skewed(rows=400, dim=6, classes=3, seed=0):

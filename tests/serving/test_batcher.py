@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from asking import Held
+from asking import Held, soon
 from bal.errors import DataError
 from bal.serving.batcher import DeadlineError, MicroBatcher, ModelError, QueueFullError
 
@@ -18,15 +18,6 @@ def doubled(items):
 
 def batcher_of(run, *, max_rows=4, queue_rows=16, watch=None):
     return MicroBatcher(run, max_rows=max_rows, queue_rows=queue_rows, watch=watch)
-
-
-async def soon(condition):
-    """Wait until something holds, but not for ever."""
-    for _ in range(2000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never came true")
 
 
 def submit(batcher, item, *, rows=1, seconds=20.0):

@@ -7,17 +7,9 @@ import tracemalloc
 import pytest
 from starlette.requests import Request
 
-from asking import Held, client_of, some_image, tensor
+from asking import Held, client_of, some_image, soon, tensor
 from bal.serving.reading import read_image
 from bal.serving.refusal import Refusal
-
-
-async def soon(condition):
-    for _ in range(2000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never came true")
 
 
 def score(client, seed=0, **options):
