@@ -158,6 +158,7 @@ def browse():
             page.on("pageerror", lambda error: wrong.append(str(error)))
             page.on("console", lambda line: wrong.append(line.text) if line.type in {"error", "warning"} else None)
             page.on("request", lambda request: hosts.add(request.url.split("/")[2]) if request.url.startswith("http") else None)
+            page.on("filechooser", lambda _: None)  # told before any key: Chromium may see the key before a later wish
             page.goto(url)
             opened.append(url.split("/")[2])
             return page
