@@ -512,3 +512,29 @@ def test_real_transformers_models_work_where_they_are_installed():
     )
     f, logits = Classifier(transformers.ViTForImageClassification(config))(images())
     assert (f.shape, logits.shape) == ((12, 8), (12, 5))
+
+
+def wide_network(channels):
+    """Its largest tensor has ``channels`` x 8 x 8 numbers for each row."""
+    return nn.Sequential(nn.Conv2d(1, channels, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 3))
+
+
+@pytest.mark.parametrize(("channels", "sizes"), [(4, [100]), (2048, [32, 32, 32, 4]), (65536, [16] * 6 + [4])])
+def test_a_batch_passes_in_parts_whose_largest_tensor_has_room(channels, sizes, generator):
+    network, seen = wide_network(channels), []
+    x = torch.rand(100, 1, 8, 8, generator=generator)
+    classifier = Classifier(network)
+    classifier(x[:17])  # where rows are weighed, once
+    network.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    f, logits = classifier(x)
+    assert seen == sizes
+    assert all(rows * channels * 8 * 8 * 4 <= 16 << 20 or rows <= 16 for rows in seen)
+    by_hand = network[:-1](x)
+    torch.testing.assert_close((f, logits), (by_hand, network[-1](by_hand)))
+
+
+def test_small_batches_are_neither_weighed_nor_split(generator):
+    network, seen = wide_network(4), []
+    network.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    Classifier(network)(torch.rand(16, 1, 8, 8, generator=generator))
+    assert seen == [16]
