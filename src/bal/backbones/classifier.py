@@ -261,14 +261,14 @@ def eval_mode(*models: nn.Module | None) -> Iterator[None]:
 
     Only the flags are set: a module whose ``train`` does more, such as merging weights, is left alone.
     """
-    modes = [(module, module.training) for model in models if model is not None for module in model.modules()]
+    training = [module for model in models if model is not None for module in model.modules() if module.training]
     try:
-        for module, _ in modes:
+        for module in training:
             module.training = False
         yield
     finally:
-        for module, mode in modes:
-            module.training = mode
+        for module in training:
+            module.training = True
 
 
 @contextmanager

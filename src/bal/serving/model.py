@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bal.data.batches import to_input
 from bal.data.folders import check_image_shape
 from bal.detectors import BAL, Detector, FeatureDetector, detector_name
+from bal.detectors.base import Scored
 from bal.detectors.prediction import Columns
 from bal.detectors.softmax import log_max_softmax
 from bal.errors import DataError, SettingsError
@@ -93,7 +94,7 @@ class ServedModel:
         rows = self.detector.scored(data)
         answer = self.detector.decide(rows).columns()
         answer |= {"is_ood": answer["label"] < 0, "threshold": self.detector.thresholds(rows.predicted)}
-        answer |= factors(self.detector, data) if isinstance(self.detector, BAL) else {}
+        answer |= factors(data, rows) if isinstance(self.detector, BAL) else {}
         answer["predicted"] = rows.predicted
         return answer | ({} if self.map is None else {"map": self.map.place(data)})
 
@@ -103,7 +104,8 @@ class ServedModel:
         self.run([np.zeros((1, *self.spec.shape), kind)])
 
 
-def factors(detector: BAL, features: Features) -> dict[str, NDArray[np.float64]]:
-    """The two factors of BAL's confidence; NaN for rows that are not finite."""
-    p1, p2 = log_max_softmax(features.logits).exp(), detector.log_p2(features.f, features.logits).exp()
-    return {name: np.where(features.valid.numpy(), p.numpy(), np.nan) for name, p in (("p1", p1), ("p2", p2))}
+def factors(features: Features, rows: Scored) -> dict[str, NDArray[np.float64]]:
+    """The two factors of BAL's confidence, whose logs make its score; NaN for rows that are not valid."""
+    log_p1 = log_max_softmax(features.logits).numpy()
+    logs = {"p1": log_p1, "p2": rows.score - log_p1}
+    return {name: np.exp(np.where(rows.valid, log_p, np.nan)) for name, log_p in logs.items()}

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -102,6 +102,33 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
+class Together:
+    """A transport where the writes of one turn of the event loop leave as one: the head of an answer and its body."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._held: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        """Soon."""
+        if not self._held:
+            self._loop.call_soon(self._leave)
+        self._held.append(data)
+
+    def close(self) -> None:
+        """After what was written."""
+        self._leave()
+        self._transport.close()
+
+    def _leave(self) -> None:
+        held, self._held = b"".join(self._held), []
+        if held:
+            self._transport.write(held)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 def impatient(seconds: float, connections: int) -> type[H11Protocol]:
     """Uvicorn's protocol with what it lacks: a time limit for the head of a request, and a number of connections."""
 
@@ -111,7 +138,7 @@ def impatient(seconds: float, connections: int) -> type[H11Protocol]:
         _patience: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+            super().connection_made(cast(asyncio.Transport, Together(transport, self.loop)))
             if len(self.connections) > connections:
                 transport.write(raw(503, "Service Unavailable", "overloaded", "too many connections; try again later", RETRY))
                 transport.close()
