@@ -538,3 +538,8 @@ def test_small_batches_are_neither_weighed_nor_split(generator):
     network.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
     Classifier(network)(torch.rand(16, 1, 8, 8, generator=generator))
     assert seen == [16]
+
+
+def test_channels_last_is_told_as_such():
+    with pytest.raises(ShapeError, match=r"channels last: give \(N, channels, height, width\), x.transpose\(0, 3, 1, 2\)"):
+        Classifier(wide_network(4))(torch.zeros(20, 8, 8, 1))

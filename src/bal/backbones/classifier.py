@@ -128,7 +128,7 @@ class Classifier:
         except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
             raise ShapeError(
                 f"the model cannot take inputs of shape {tuple(x.shape)} and dtype {x.dtype}: {error}. "
-                "Give inputs of the size, channels and dtype it was trained on"
+                f"Give inputs of the size, channels and dtype it was trained on{channels_hint(x)}"
             ) from error
 
     def _prepare(self, x: Tensor) -> Tensor:
@@ -243,6 +243,17 @@ def get_head(model: nn.Module, name: str) -> nn.Linear:
     if not isinstance(head, nn.Linear):
         raise HeadError(f"the layer {name!r} is a {type(head).__name__}, not nn.Linear; the linear layers are {linear}")
     return head
+
+
+def channels_hint(x: Tensor) -> str:
+    """For images that look like (N, height, width, channels), the most common slip.
+
+    >>> channels_hint(torch.zeros(8, 32, 32, 3)), channels_hint(torch.zeros(8, 3, 32, 32))
+    ('; these look like channels last: give (N, channels, height, width), x.transpose(0, 3, 1, 2)', '')
+    """
+    if x.ndim != 4 or x.shape[-1] not in (1, 3) or x.shape[1] in (1, 3):
+        return ""
+    return "; these look like channels last: give (N, channels, height, width), x.transpose(0, 3, 1, 2)"
 
 
 def output_tensor(output: Any) -> Tensor:
