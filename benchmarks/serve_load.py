@@ -1,8 +1,9 @@
-"""How `bal serve` holds up on this machine: BAL on a small ResNet18 and 28 x 28 PNG files, all over 127.0.0.1.
+"""How `bal serve` holds up on this machine: BAL on a network of the paper and small PNG files, all over 127.0.0.1.
 
 Three parts, each bounded in time and in number of requests:
 
-1. offline: what `bal score` does (decode, predict, write rows), images a second, in this process, with the threads of the server.
+1. offline: what `bal score` does (decode, predict, write rows), images a second, in this process, with the threads of the server,
+   half of it before the loads and half after them.
 2. sustained: 16 clients, each with one connection and one image at a time; images a second, share of the offline rate, p50, p99.
 3. overload: four times the sustained rate is offered over many connections to a server with a short queue; share of 503, whether
    each has Retry-After, whether every request got an answer, and the server's resident memory from the first seconds to the last.
@@ -10,8 +11,8 @@ Three parts, each bounded in time and in number of requests:
 The clients run on the same cores as the server and take their share of them, so the rates are lower than a server alone has.
 Times mean something only on a machine that does nothing else. Exit code 1 if a request had no answer or a 503 no Retry-After.
 
-python benchmarks/serve_load.py                    about a minute on 2 cores
-python benchmarks/serve_load.py --seconds 2        a trial
+python benchmarks/serve_load.py                                  DenseNet-BC-100, about two minutes on 2 cores
+python benchmarks/serve_load.py --network resnet18 --seconds 5   a network so fast that HTTP costs as much as it does
 """
 
 import argparse
@@ -38,11 +39,14 @@ from bal.detectors import load
 from bal.serving import score_stream
 
 MODEL = """
-from bal.backbones import Classifier, ResNet18
+from bal.backbones import Classifier, DenseNetBC, ResNet18
 from bal.seeding import make_generator
 
-def build():
-    return Classifier(ResNet18(width=16, stem="7x7", generator=make_generator(0)))
+def densenet():
+    return Classifier(DenseNetBC(generator=make_generator(0)))
+
+def resnet18():
+    return Classifier(ResNet18(stem="7x7", generator=make_generator(0)))
 """
 CLIENTS, OVERLOAD, SHORT_QUEUE, CROWD = 16, 4, 64, 256
 
@@ -121,8 +125,8 @@ async def press(url: str, bodies: list[bytes], *, clients: int, seconds: float, 
 class Server:
     """`bal serve` in a process of its own, ended by SIGTERM."""
 
-    def __init__(self, folder: Path, *arguments: str, threads: int) -> None:
-        command = [sys.executable, "-m", "bal.cli", "serve", "d", "--classifier", "load_model:build", "--port", "0"]
+    def __init__(self, folder: Path, network: str, *arguments: str, threads: int) -> None:
+        command = [sys.executable, "-m", "bal.cli", "serve", "d", "--classifier", f"load_model:{network}", "--port", "0"]
         command += ["--threads", str(threads), *arguments]
         self.log = (folder / "log").open("w")
         self.process = subprocess.Popen(command, cwd=folder, stderr=self.log)  # noqa: S603
@@ -158,28 +162,34 @@ async def watched(server: Server, work: asyncio.Future[Load]) -> tuple[Load, lis
     return await task, memory
 
 
-def prepare(folder: Path, images: int) -> list[bytes]:
+def as_seen_by(network: str, images: np.ndarray) -> np.ndarray:
+    """The sample's (N, 28, 28) as (N, channels, height, width)."""
+    return images[:, None] if network == "resnet18" else np.pad(images, ((0, 0), (2, 2), (2, 2)))[:, None].repeat(3, 1)
+
+
+def prepare(folder: Path, network: str, images: int) -> list[bytes]:
     """A detector in ``folder``/d, and pictures in ``folder``/photos."""
     (folder / "load_model.py").write_text(MODEL)
     sample = load_sample()
-    np.savez(folder / "train.npz", images=sample.train[0][:1000], labels=sample.train[1][:1000])
-    np.savez(folder / "held-out.npz", images=sample.test[0][:500])
+    np.savez(folder / "train.npz", images=as_seen_by(network, sample.train[0][:1000]), labels=sample.train[1][:1000])
+    np.savez(folder / "held-out.npz", images=as_seen_by(network, sample.test[0][:500]))
     (folder / "photos").mkdir()
-    for i, image in enumerate(np.concatenate([sample.test[0], sample.ood[0]])[:images]):
-        Image.fromarray(image).save(folder / "photos" / f"{i:04d}.png")
-    arguments = ["--classifier", "load_model:build", "--train", "train.npz", "--calibrate", "held-out.npz", "--out", "d"]
-    subprocess.run([sys.executable, "-m", "bal.cli", "fit", *arguments], cwd=folder, check=True, capture_output=True)  # noqa: S603
+    for i, image in enumerate(as_seen_by(network, np.concatenate([sample.test[0], sample.ood[0]])[:images])):
+        Image.fromarray(image.transpose(1, 2, 0).squeeze()).save(folder / "photos" / f"{i:04d}.png")
+    data = ["--train", "train.npz", "--calibrate", "held-out.npz", "--out", "d"]
+    command = [sys.executable, "-m", "bal.cli", "fit", "--classifier", f"load_model:{network}", *data]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)  # noqa: S603
     return [path.read_bytes() for path in sorted((folder / "photos").iterdir())]
 
 
-def offline(folder: Path, images: int) -> float:
-    """Images a second of `bal score`, without the time to start."""
+def offline(folder: Path, network: str, images: int, name: str) -> float:
+    """Seconds of `bal score`, without the time to start."""
     os.chdir(folder)
-    detector = load("d", load_classifier("load_model:build"))
-    score_stream(detector, ["photos"], "warm", suffix=".jsonl", show_progress=False)
+    detector = load("d", load_classifier(f"load_model:{network}"))
+    detector.predict(np.zeros((64, *detector.spec_.shape), np.float32))  # warm
     started = time.perf_counter()
-    score_stream(detector, ["photos"], "scores", suffix=".jsonl", show_progress=False)
-    return images / (time.perf_counter() - started)
+    score_stream(detector, ["photos"], name, suffix=".jsonl", show_progress=False)
+    return time.perf_counter() - started
 
 
 def table(rows: list[tuple[str, str]]) -> None:
@@ -192,21 +202,23 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15, help="of each of the two loads")
     parser.add_argument("--most", type=int, default=100_000, help="requests of each load")
     parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--threads", type=int, default=1, help="of torch, offline and served")
+    parser.add_argument("--network", choices=("densenet", "resnet18"), default="densenet")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of torch, offline and served")
     settings = parser.parse_args()
     torch.set_num_threads(settings.threads)
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        bodies = prepare(folder, settings.images)
-        alone = offline(folder, settings.images)
-        server = Server(folder, threads=settings.threads)
-        asyncio.run(press(server.url, bodies, clients=CLIENTS, seconds=1, most=settings.most))  # warm
+        folder, network = Path(place), settings.network
+        bodies = prepare(folder, network, settings.images)
+        alone = offline(folder, network, settings.images, "before")
+        server = Server(folder, network, threads=settings.threads)
+        asyncio.run(press(server.url, bodies, clients=CLIENTS, seconds=2, most=settings.most))  # warm
         calm = asyncio.run(press(server.url, bodies, clients=CLIENTS, seconds=settings.seconds, most=settings.most))
         codes = [server.stop()]
-        server = Server(folder, "--queue", str(SHORT_QUEUE), threads=settings.threads)
+        server = Server(folder, network, "--queue", str(SHORT_QUEUE), threads=settings.threads)
         rush = press(server.url, bodies, clients=CROWD, seconds=settings.seconds, most=settings.most, rate=OVERLOAD * calm.rate)
         busy, memory = asyncio.run(watched(server, rush))
         codes.append(server.stop())
+        alone = 2 * settings.images / (alone + offline(folder, network, settings.images, "after"))
         os.chdir("/")
     p50, p99 = (1000 * np.quantile(calm.times, share) for share in (0.5, 0.99))
     asked = sum(busy.statuses.values()) + busy.unanswered
