@@ -104,20 +104,27 @@ def states(out):
 
 
 def test_the_same_files_as_the_local_engine_and_a_rerun_does_what_is_missing_alone(two, here, monkeypatch):
-    expected = locally("photos", "x.npz")
-    outcome = on_ray(two, "photos", "x.npz")
+    """Faults 8 and 15: a picture and a shard cannot be read."""
+    content = bytearray(Path("x.npz").read_bytes())
+    content[600 * 64 - 100] ^= 1  # in the last rows of x
+    Path("bad.npz").write_bytes(content)
+    inputs = ("photos", "bad.npz", "x.npz")
+    expected = locally(*inputs, rows_per_shard=300)
+    outcome = on_ray(two, *inputs, rows_per_shard=300)
     assert outcome == expected
-    assert (outcome.rows, outcome.errors, outcome.shards, outcome.found) == (607, 1, 7, 0)
+    assert (outcome.rows, outcome.errors, outcome.shards, list(outcome.failed)) == (907, 1, 5, ["bad.npz/00001"])
     assert outputs("ray") == outputs("local")
     before = states("ray")
     first, second, *_ = before
     Path("ray", first).unlink()
     Path("ray", second).write_bytes(Path("ray", second).read_bytes()[:100])
-    assert on_ray(two, "photos", "x.npz").found == 5
+    Path("bad.npz").write_bytes(Path("x.npz").read_bytes())  # mended, so both its shards are out of date
+    assert on_ray(two, *inputs, rows_per_shard=300).found == 2
+    assert locally(*inputs, rows_per_shard=300).failed == {}
     assert outputs("ray") == outputs("local")
-    assert [name for name, state in states("ray").items() if state != before[name]] == [first, second]
+    assert sum(state == before.get(name) for name, state in states("ray").items()) == 2
     monkeypatch.setattr(cluster, "connected", None)
-    assert on_ray(two, "photos", "x.npz").found == 7, "without Ray"
+    assert on_ray(two, *inputs, rows_per_shard=300).found == 5, "without Ray"
 
 
 def test_a_worker_killed_in_mid_job_costs_no_row_and_doubles_none(two, here):
@@ -125,12 +132,14 @@ def test_a_worker_killed_in_mid_job_costs_no_row_and_doubles_none(two, here):
     Path("wait").touch()
 
     def kill():
-        deadline = time.monotonic() + 300
-        while len(pids := list(Path("at-work").iterdir())) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        victims.append(int(pids[0].name))
-        os.kill(victims[0], signal.SIGKILL)
-        Path("go").touch()
+        try:
+            deadline = time.monotonic() + 600
+            while len(pids := list(Path("at-work").iterdir())) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            victims.append(int(pids[0].name))
+            os.kill(victims[0], signal.SIGKILL)
+        finally:
+            Path("go").touch()
 
     victims = []
     killer = threading.Thread(target=kill)
@@ -147,24 +156,13 @@ def test_a_worker_killed_in_mid_job_costs_no_row_and_doubles_none(two, here):
 
 def test_a_shard_that_kills_its_workers_is_given_up_and_the_others_are_done(two, here):
     x = np.load("x.npz")["x"]
-    x[150] = 1e7
+    x[150], x[450] = 1e7, 1e3  # a warning of the other shard comes from afar
     np.savez("x.npz", x=x)
     Path("poison").touch()
     with pytest.warns(UserWarning, match="inputs range from"):
         outcome = on_ray(two, "x.npz", rows_per_shard=300)
     assert (outcome.rows, list(outcome.failed)) == (300, ["x.npz/00000"])
     assert "3 workers died of it" in outcome.failed["x.npz/00000"]
-
-
-def test_a_shard_that_cannot_be_read_is_told_as_by_the_local_engine(two, here):
-    content = bytearray(Path("x.npz").read_bytes())
-    content[600 * 64 - 100] ^= 1  # in the last rows of x
-    Path("x.npz").write_bytes(content)
-    expected = locally("x.npz", rows_per_shard=300)
-    outcome = on_ray(two, "x.npz", rows_per_shard=300)
-    assert outcome == expected
-    assert list(outcome.failed) == ["x.npz/00001"]
-    assert outputs("ray") == outputs("local")
 
 
 def test_an_output_that_cannot_be_written_stops_the_job(two, here):
@@ -200,13 +198,11 @@ def sources(here, rng):
     return here
 
 
-@pytest.mark.parametrize(("source", "shape"), [("x.npz", ()), ("p:train", (1, 4, 4)), ("classes", (1, 4, 4))])
+@pytest.mark.parametrize(("source", "shape"), [("p:train", ()), ("classes", (1, 4, 4))])
 @pytest.mark.filterwarnings("ignore:2 of 242 files")
 def test_features_for_a_fit_are_those_of_one_machine(two, sources, source, shape):
     load = partial(load_classifier, "my_model:build")
     data = load_data(source, shape or None)
-    if source.startswith("p"):
-        data = (data[0][:, None], data[1])
     expected = extract(load(), data, show_progress=False)
     features = extract_on_ray(load, source, two, shape=shape, show_progress=False)
     assert features.labels.tolist() == expected.labels.tolist()
