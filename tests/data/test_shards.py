@@ -161,7 +161,8 @@ def test_another_process_finds_a_shard_again(folder, tmp_path, rng):
     parquet.write_table(arrow.table({"image": cells}), tmp_path / "p.parquet", row_group_size=3)
     for shard in find_shards([folder, tmp_path / "x.npz", tmp_path / "p.parquet"], rows=3):
         blocks = list(shard.blocks(SHAPE))
-        again = next(pickle.loads(pickle.dumps(shard.again))())  # noqa: S301
+        found = pickle.loads(pickle.dumps(shard.again))()  # noqa: S301
+        again = next(found)
         assert (again.name, again.rows, again.identity) == (shard.name, shard.rows, shard.identity)
         for one, other in zip(blocks, again.blocks(SHAPE), strict=True):
             assert one.names == other.names
