@@ -10,8 +10,8 @@ import logging
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -107,9 +107,10 @@ def score_on_ray(
             else:
                 outcome.add(shard.name, there, found=True)
                 advance(shard.rows)
-        for number, answer in run(partial(start_scoring, load, job.mark), tasks, cluster):
-            answers[number] = told(answer)
-            advance(tasks[number].rows)
+        with closing(run(partial(start_scoring, load, job.mark), tasks, cluster)) as came:
+            for number, answer in came:
+                answers[number] = told(answer)
+                advance(tasks[number].rows)
     for number, task in enumerate(tasks):
         outcome.add(task.name, answers[number])
     return outcome
@@ -139,7 +140,7 @@ def score_task(detector: Detector, task: Task) -> bytes:
         return json.dumps(score_to(task.path or Path(), detector, shard, lambda steps=1, note="": None)).encode()
 
 
-def run(start: Callable[[], Work], tasks: Sequence[Task], cluster: Cluster) -> Iterator[tuple[int, Answer]]:
+def run(start: Callable[[], Work], tasks: Sequence[Task], cluster: Cluster) -> Generator[tuple[int, Answer], None, None]:
     """The number of each task with its answer, as they come. ``start`` makes, in each worker, the function that does a task."""
     if not tasks:
         return

@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,10 @@ def extract_on_ray(
     classifier, paths = load(), shard_paths(source)
     tasks = [Task.of(shard) for shard in find_shards(paths, rows=ROWS_PER_SHARD)]
     parts: dict[int, Part] = {}
-    with progress_bar("features", sum(task.rows for task in tasks), show=show_progress) as advance:
-        for number, answer in run(partial(start_extraction, load, classifier.fingerprint(), shape, spec), tasks, cluster):
+    start = partial(start_extraction, load, classifier.fingerprint(), shape, spec)
+    bar = progress_bar("features", sum(task.rows for task in tasks), show=show_progress)
+    with bar as advance, closing(run(start, tasks, cluster)) as came:
+        for number, answer in came:
             if isinstance(answer, BalError):
                 raise answer
             with np.load(io.BytesIO(answer), allow_pickle=False) as archive:
