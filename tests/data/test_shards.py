@@ -1,4 +1,5 @@
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -150,3 +151,19 @@ def test_what_is_not_there_and_names_that_clash_are_refused(tmp_path):
 def test_vectors_cannot_be_read_from_image_files(folder):
     with pytest.raises(DataError, match="image files become"):
         read([folder], shape=(7,))
+
+
+def test_another_process_finds_a_shard_again(folder, tmp_path, rng):
+    """As a worker of a cluster does: what is sent names the place, and reads nothing before the shard."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    np.savez(tmp_path / "x.npz", x=rng.random((8, 1, 4, 4), np.float32))
+    cells = arrow.array(rng.random((8, 16)).tolist(), arrow.list_(arrow.float64()))
+    parquet.write_table(arrow.table({"image": cells}), tmp_path / "p.parquet", row_group_size=3)
+    for shard in find_shards([folder, tmp_path / "x.npz", tmp_path / "p.parquet"], rows=3):
+        blocks = list(shard.blocks(SHAPE))
+        found = pickle.loads(pickle.dumps(shard.again))()  # noqa: S301
+        again = next(found)
+        assert (again.name, again.rows, again.identity) == (shard.name, shard.rows, shard.identity)
+        for one, other in zip(blocks, again.blocks(SHAPE), strict=True):
+            assert one.names == other.names
+            assert np.array_equal(one.inputs, other.inputs)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from bal.data.files import Loaded
     from bal.detectors import Detector
     from bal.experiments import Standing
+    from bal.serving import Cluster
+
+Engine: TypeAlias = Literal["local", "ray"]
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
@@ -38,6 +41,17 @@ def check_folder(folder: Path) -> None:
     probe = folder / ".bal"
     write_atomically(probe, b"")
     probe.unlink()
+
+
+def make_cluster(engine: Engine, workers: int | None, address: str | None) -> "Cluster | None":
+    """The Ray cluster of a command, None for the local engine."""
+    if engine == "local":
+        if workers is not None or address is not None:
+            raise DataError("--workers and --address are those of a Ray cluster; add --engine ray, or leave them out")
+        return None
+    from bal.serving import Cluster  # noqa: PLC0415
+
+    return Cluster(workers, address)
 
 
 def make_console() -> Console:

@@ -1,17 +1,30 @@
 """bal fit and bal calibrate."""
 
+import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from bal.cli.common import check_folder, load_inputs, load_with_classifier, print_json, print_pairs, with_bar
+from bal.cli.common import (
+    Engine,
+    check_folder,
+    load_inputs,
+    load_with_classifier,
+    make_cluster,
+    print_json,
+    print_pairs,
+    with_bar,
+)
 from bal.errors import DataError
 from bal.settings import check_seed
 
 if TYPE_CHECKING:
+    from bal.backbones import Classifier
     from bal.detectors import Detector
+    from bal.serving import Cluster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +37,8 @@ class Fit:
     Example: bal fit --classifier my_model:build --train photos/train --shape 3 224 224 --calibrate photos/held-out --out detector
 
     With several processes: torchrun --nproc-per-node 2 --no-python bal fit ...
+
+    With the features from a Ray cluster: bal fit ... --engine ray --workers 8
     """
 
     classifier: str
@@ -44,6 +59,12 @@ class Fit:
     """Channels, height and width that image files are resized to; needed when their sizes differ."""
     seed: int | None = None
     """Of every random number, for detectors that draw any."""
+    engine: Engine = "local"
+    """Where the features are extracted: this process, or the workers of a Ray cluster, which takes seconds to start."""
+    workers: int | None = None
+    """With --engine ray: workers of one CPU each; as many as there are CPUs if not given."""
+    address: str | None = None
+    """With --engine ray: of a running cluster; else that of RAY_ADDRESS, else one is started on this machine."""
     json: bool = False
     """Print the outcome as JSON."""
 
@@ -53,6 +74,7 @@ class Fit:
             check_seed(self.seed)
         if self.per_class and self.calibrate is None:
             raise DataError("--per-class needs --calibrate DATA, which the thresholds are chosen by")
+        cluster = make_cluster(self.engine, self.workers, self.address)
         check_folder(self.out.absolute().parent)
         from bal.backbones import load_classifier  # noqa: PLC0415 - torch is slow to import
         from bal.data import load_data  # noqa: PLC0415
@@ -66,15 +88,37 @@ class Fit:
             if not hasattr(detector, "seed"):
                 raise DataError(f"{self.detector} draws no random numbers, so it has no --seed; leave it out")
             detector = make_detector(self.detector, seed=self.seed)
-        with process_group():
-            detector.fit(network, load_data(self.train, self.shape or None, split="train"), show_progress=rank() == 0)
-            if rank() > 0:  # all ranks have the same weights, the first saves them
-                return
-        if self.calibrate is not None:
-            data = with_bar(detector, load_inputs(detector, self.calibrate))
-            detector.calibrate(data, false_alarm=self.false_alarm, per_class=self.per_class)
+        if cluster is not None:
+            self.fit_on_ray(detector, network, cluster)
+        else:
+            with process_group():
+                detector.fit(network, load_data(self.train, self.shape or None, split="train"), show_progress=rank() == 0)
+                if rank() > 0:  # all ranks have the same weights, the first saves them
+                    return
+            if self.calibrate is not None:
+                data = with_bar(detector, load_inputs(detector, self.calibrate))
+                detector.calibrate(data, false_alarm=self.false_alarm, per_class=self.per_class)
         detector.save(self.out, class_names_of(self.train))
         tell(detector, self.out, json=self.json)
+
+    def fit_on_ray(self, detector: "Detector", network: "Classifier", cluster: "Cluster") -> None:
+        """Fit and calibrate on features that the workers of a cluster extract."""
+        from bal.backbones import load_classifier  # noqa: PLC0415
+        from bal.detectors import FeatureDetector  # noqa: PLC0415
+        from bal.serving import extract_on_ray  # noqa: PLC0415
+        from bal.serving.cluster import connected  # noqa: PLC0415
+
+        if not isinstance(detector, FeatureDetector):
+            raise DataError(f"{self.detector} learns from the inputs themselves, not from features; leave --engine ray out")
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise DataError("torchrun and --engine ray do not go together; choose one of them")
+        load = partial(load_classifier, self.classifier)
+        with connected(cluster):  # once for both
+            detector.fit(network, extract_on_ray(load, self.train, cluster, shape=self.shape))
+            if self.calibrate is not None and detector.spec_ is not None:
+                spec = detector.spec_
+                features = extract_on_ray(load, self.calibrate, cluster, shape=spec.shape, spec=spec)
+                detector.calibrate(features, false_alarm=self.false_alarm, per_class=self.per_class)
 
 
 @dataclass(frozen=True, kw_only=True)

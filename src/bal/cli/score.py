@@ -1,12 +1,13 @@
 """bal score."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import tyro
 
-from bal.cli.common import check_folder, load_with_classifier, print_json, print_pairs
+from bal.cli.common import Engine, check_folder, load_with_classifier, make_cluster, print_json, print_pairs
 from bal.errors import DataError
 from bal.settings import check_number
 
@@ -21,6 +22,8 @@ class Score:
     row with an error; more of them than the budget is exit code 1, after all else is done.
 
     Example: bal score detector --classifier my_model:build --data photos/new --out scores
+
+    On a Ray cluster: bal score detector --classifier my_model:build --data photos/new --out scores --engine ray --workers 8
     """
 
     detector: tyro.conf.Positional[Path]
@@ -37,6 +40,12 @@ class Score:
     """How many files of a folder, or rows of an .npz, go into one output file; Parquet goes by its row groups."""
     error_budget: float = 0.01
     """Share of the inputs that may be unreadable before the exit code is 1."""
+    engine: Engine = "local"
+    """Where to run: this process, or the workers of a Ray cluster, which takes seconds to start."""
+    workers: int | None = None
+    """With --engine ray: workers of one CPU each; as many as there are CPUs if not given."""
+    address: str | None = None
+    """With --engine ray: of a running cluster; else that of RAY_ADDRESS, else one is started on this machine."""
     json: bool = False
     """Print the outcome as JSON."""
 
@@ -46,10 +55,14 @@ class Score:
         if not self.data:
             raise DataError("--data needs at least one folder, .parquet or .npz")
         check_folder(self.out)
-        from bal.serving import score_stream  # noqa: PLC0415 - torch is slow to import
+        cluster = make_cluster(self.engine, self.workers, self.address)
+        from bal.serving import score_on_ray, score_stream  # noqa: PLC0415 - torch is slow to import
 
-        detector = load_with_classifier(self.detector, self.classifier)
-        outcome = score_stream(detector, self.data, self.out, suffix=f".{self.format}", rows_per_shard=self.rows_per_shard)
+        load, suffix = partial(load_with_classifier, self.detector, self.classifier), f".{self.format}"
+        if cluster is None:
+            outcome = score_stream(load(), self.data, self.out, suffix=suffix, rows_per_shard=self.rows_per_shard)
+        else:
+            outcome = score_on_ray(load, self.data, self.out, cluster, suffix=suffix, rows_per_shard=self.rows_per_shard)
         if self.json:
             print_json({**asdict(outcome), "out": str(self.out)})
         else:

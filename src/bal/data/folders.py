@@ -118,10 +118,15 @@ def decode_all(
             image = alike(image, images[0], name)
         images.append(image)
         kept.append(row)
-    total = len(images) + len(left_out)
+    check_left_out(left_out, len(images) + len(left_out), where, budget)
+    return Decoded(np.stack(images), tuple(kept), left_out)
+
+
+def check_left_out(left_out: dict[str, str], total: int, where: str, budget: float = BUDGET) -> None:
+    """Warn of files that cannot be read; refuse more of them than a share ``budget`` of all, and a place without any other."""
     reasons = [reason if name in reason else f"{name}: {reason}" for name, reason in left_out.items()]
     examples = "; ".join(reasons[:NAMED]) + ("; ..." if len(reasons) > NAMED else "")
-    if not images:
+    if len(left_out) == total:
         raise DataError(f"{where} holds no image that can be read" + (f": {examples}" if left_out else "; it is empty"))
     if len(left_out) > budget * total:
         raise DataError(
@@ -129,8 +134,7 @@ def decode_all(
             "Remove or mend them, or allow a larger budget"
         )
     if left_out:
-        warnings.warn(f"{len(left_out)} of {total} files in {where} were left out: {examples}", BalWarning, stacklevel=3)
-    return Decoded(np.stack(images), tuple(kept), left_out)
+        warnings.warn(f"{len(left_out)} of {total} files in {where} were left out: {examples}", BalWarning, stacklevel=4)
 
 
 def check_image_shape(shape: Shape) -> None:

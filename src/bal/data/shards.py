@@ -1,7 +1,8 @@
 """Inputs of any size as a stream: shards with a name and a known number of rows, read a few rows at a time.
 
 A folder of images has a shard for every so many files of each of its folders, in the order of their names; a Parquet file one for
-each row group; an .npz one for every so many rows. A shard must be read before the next one is taken, or not at all.
+each row group; an .npz one for every so many rows. A shard must be read before the next one is taken, or not at all; another
+process finds it again by itself.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
+from itertools import accumulate, repeat
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,12 +40,16 @@ class Block:
 
 @dataclass(frozen=True)
 class Shard:
-    """``identity`` changes when the input does; ``blocks`` reads the rows, image files as the given shape."""
+    """``identity`` changes when the input does; ``blocks`` reads the rows, image files as the given shape.
+
+    ``blocks`` may hold an open file, so a shard stays in its process; ``again`` can be sent, and gives this shard first.
+    """
 
     name: str
     rows: int
     identity: str
     blocks: Callable[[Shape], Iterator[Block]]
+    again: Callable[[], Iterator["Shard"]]
 
 
 def find_shards(sources: Sequence[str | Path], *, rows: int) -> Iterator[Shard]:
@@ -66,16 +71,22 @@ def find_shards(sources: Sequence[str | Path], *, rows: int) -> Iterator[Shard]:
 
 def image_shards(folder: Path, name: str, rows: int) -> Iterator[Shard]:
     """Every file below a folder but hidden ones, folder by folder."""
-    for place, folders, files in os.walk(folder):
+    for place, folders, _ in os.walk(folder):
         folders[:] = sorted(item for item in folders if not item.startswith("."))
-        below = Path(name, Path(place).relative_to(folder))
-        chosen = sorted(item for item in files if not item.startswith("."))
-        for start in range(0, len(chosen), rows):
-            some = chosen[start : start + rows]
-            states = [f"{item}:{state_of(Path(place, item))}" for item in some]
-            paths, names = [Path(place, item) for item in some], [printable(below / item) for item in some]
-            read = partial(image_blocks, paths=paths, names=names)
-            yield Shard(f"{printable(below)}/{start // rows:05d}", len(some), digest(*states), read)
+        yield from file_shards(Path(place), Path(name, Path(place).relative_to(folder)), rows)
+
+
+def file_shards(place: Path, below: Path, rows: int, *, number: int = 0) -> Iterator[Shard]:
+    """The files of one folder, from shard ``number`` on."""
+    with os.scandir(place) as items:
+        chosen = sorted(item.name for item in items if not item.name.startswith(".") and not item.is_dir())
+    for index, start in list(enumerate(range(0, len(chosen), rows)))[number:]:
+        some = chosen[start : start + rows]
+        states = [f"{item}:{state_of(place / item)}" for item in some]
+        paths, names = [place / item for item in some], [printable(below / item) for item in some]
+        read = partial(image_blocks, paths=paths, names=names)
+        again = partial(file_shards, place, below, rows, number=index)
+        yield Shard(f"{printable(below)}/{index:05d}", len(some), digest(*states), read, again)
 
 
 def image_blocks(shape: Shape, *, paths: list[Path], names: list[str]) -> Iterator[Block]:
@@ -108,20 +119,20 @@ def decoded(names: list[str], contents: Sequence[Content], shape: Shape) -> Bloc
     return Block(names, errors, np.stack(images) if images else np.empty((0, *shape), np.uint8))
 
 
-def parquet_shards(path: Path, name: str) -> Iterator[Shard]:
-    """A shard for each row group."""
+def parquet_shards(path: Path, name: str, *, number: int = 0) -> Iterator[Shard]:
+    """A shard for each row group, from ``number`` on."""
     arrow, parquet = import_extra("pyarrow"), import_extra("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path, buffer_size=READ_AHEAD, pre_buffer=False)
     except (arrow.ArrowException, OSError) as error:
         raise DataError(f"{path} is not a Parquet file that can be read ({error}); fetch or write it again") from error
     with file:
-        column, first = pick(file.schema_arrow.names, IMAGE_COLUMNS, path), 0
-        for group in range(file.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
+        column = pick(file.schema_arrow.names, IMAGE_COLUMNS, path)
+        counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        for group, (rows, first) in list(enumerate(zip(counts, accumulate(counts, initial=0), strict=False)))[number:]:
             read = partial(parquet_blocks, file=file, group=group, column=column, name=name, first=first)
-            yield Shard(f"{name}/{group:05d}", rows, digest(name, state_of(path), group), read)
-            first += rows
+            again = partial(parquet_shards, path, name, number=group)
+            yield Shard(f"{name}/{group:05d}", rows, digest(name, state_of(path), group), read, again)
 
 
 def parquet_blocks(shape: Shape, *, file: Any, group: int, column: str, name: str, first: int) -> Iterator[Block]:
@@ -140,8 +151,8 @@ def parquet_blocks(shape: Shape, *, file: Any, group: int, column: str, name: st
         raise DataError(f"row group {group} of {name} cannot be read ({error}); fetch or write it again") from error
 
 
-def npz_shards(path: Path, name: str, rows: int) -> Iterator[Shard]:
-    """A shard for every so many rows of the array of inputs, which is read from front to back and never whole."""
+def npz_shards(path: Path, name: str, rows: int, *, number: int = 0) -> Iterator[Shard]:
+    """A shard for every so many rows of the array of inputs, from ``number`` on; read from front to back, never whole."""
     try:
         with zipfile.ZipFile(path) as archive:
             member = next((f"{item}.npy" for item in INPUT_NAMES if f"{item}.npy" in archive.namelist()), None)
@@ -150,10 +161,11 @@ def npz_shards(path: Path, name: str, rows: int) -> Iterator[Shard]:
             with archive.open(member) as stream:
                 shape, dtype, start = read_header(stream)
                 array = partial(npz_blocks, stream=stream, start=start, row_shape=shape[1:], dtype=dtype)
-                for index, first in enumerate(range(0, shape[0], rows)):
+                for index, first in list(enumerate(range(0, shape[0], rows)))[number:]:
                     count = min(rows, shape[0] - first)
                     read = partial(array, name=name, first=first, count=count)
-                    yield Shard(f"{name}/{index:05d}", count, digest(name, state_of(path), first, count), read)
+                    again = partial(npz_shards, path, name, rows, number=index)
+                    yield Shard(f"{name}/{index:05d}", count, digest(name, state_of(path), first, count), read, again)
     except (zipfile.BadZipFile, ValueError, OSError, EOFError) as error:
         if isinstance(error, DataError):
             raise

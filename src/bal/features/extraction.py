@@ -84,11 +84,15 @@ def extract(
 ) -> Features:
     """Run the classifier once over ``data``; with a cache, only the first time. Inputs unlike ``spec`` are refused.
 
+    Features that were extracted before, elsewhere, are passed on.
+
     Inputs of another scale than ``spec`` are warned of, or refused if ``strict``.
 
     The cache is keyed by the content of model, preprocessing and data. A loader that shuffles or augments never gives the same
     content twice, so it is computed anew every time, never wrongly reused.
     """
+    if isinstance(data, Features):
+        return data
     batches = Batches(data, batch_size)
     if isinstance(cache, (str, Path)):
         cache = FeatureCache(cache)

@@ -35,8 +35,11 @@ class InputSpec:
     def joined(self, x: Tensor) -> "InputSpec":
         """The spec with a further batch of the same kind."""
         self.check_kind(x)
-        more = InputSpec.of(x)
-        return replace(self, low=min(self.low, more.low), high=max(self.high, more.high))
+        return self.widened(InputSpec.of(x))
+
+    def widened(self, other: "InputSpec") -> "InputSpec":
+        """The spec with the range of another one too."""
+        return replace(self, low=min(self.low, other.low), high=max(self.high, other.high))
 
     def check(self, x: Tensor, *, strict: bool = False) -> None:
         """Refuse a batch of another kind; warn of another scale, or refuse it if ``strict``."""

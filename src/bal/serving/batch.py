@@ -8,9 +8,9 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from bal.storage import digest
 
 ROWS_PER_SHARD = 4096
 COLUMNS = ("input", "label", "class", "confidence", "p_value", "score", "valid", "error")
+Counts: TypeAlias = tuple[int, int, int]  # rows, rows that are OOD though readable, errors
 OURS = re.compile(r"(.+)\.[0-9a-f]{12}\.(?:parquet|csv|jsonl)")
 
 
@@ -41,6 +42,31 @@ class Outcome:
     shards: int = 0
     found: int = 0
     failed: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, came: Counts | str, *, found: bool = False) -> None:
+        """Count a shard: its rows, those that are OOD and those with an error, or why it failed."""
+        self.shards += 1
+        self.found += found
+        if isinstance(came, str):
+            self.failed[name] = came
+        else:
+            self.rows, self.rejected, self.errors = self.rows + came[0], self.rejected + came[1], self.errors + came[2]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Shards and where the rows of each go; ``mark`` stands for the detector, ``rows`` is their number in all."""
+
+    sources: Sequence[str | Path]
+    out: Path
+    suffix: str
+    rows_per_shard: int
+    mark: str
+    rows: int = 0
+
+    def __iter__(self) -> Iterator[tuple[Shard, Path]]:
+        for shard in find_shards(self.sources, rows=self.rows_per_shard):
+            yield shard, output(self.out, shard, self.mark, self.suffix)
 
 
 def score_stream(
@@ -57,45 +83,51 @@ def score_stream(
     An input that cannot be read becomes a row with an error and the label -1. A shard that cannot be read, such as a cut Parquet
     file, is told in the outcome and tried again by the next run.
     """
+    job, outcome = plan(detector, sources, out, suffix=suffix, rows_per_shard=rows_per_shard), Outcome()
+    with progress_bar("scoring", job.rows, show=show_progress) as advance:
+        for shard, path in job:
+            there = find_done(shard, path)
+            if there is not None:
+                advance(shard.rows)
+            outcome.add(shard.name, there or score_to(path, detector, shard, advance), found=there is not None)
+    return outcome
+
+
+def plan(detector: Detector, sources: Sequence[str | Path], out: str | Path, *, suffix: str, rows_per_shard: int) -> Job:
+    """The job, after all that can be refused before an hour's work; outputs that are out of date are removed."""
     check_choice("suffix", suffix, tuple(WRITERS))
     if suffix == ".parquet":
-        import_extra("pyarrow.parquet")  # missing: said before an hour's work
+        import_extra("pyarrow.parquet")
     check_number("rows_per_shard", rows_per_shard, low=1, whole=True)
     if detector.spec_ is None or detector.classifier_ is None:
         raise SettingsError(
             "this detector cannot read inputs: fit it with a classifier, and load it with bal.load(path, classifier)"
         )
-    out, mark, outcome = Path(out), identity(detector), Outcome()
+    out = Path(out)
     if inside := [source for source in sources if out.resolve().is_relative_to(Path(source).resolve())]:
         raise DataError(f"{out} lies inside the inputs {inside[0]}, so its files would be scored too; choose one beside them")
-    plan = {s.name: (output(out, s, mark, suffix), s.rows) for s in find_shards(sources, rows=rows_per_shard)}
-    if not plan:
+    job = Job(sources, out, suffix, rows_per_shard, identity(detector))
+    outputs = {shard.name: (path, shard.rows) for shard, path in job}
+    if not outputs:
         raise DataError(f"there is nothing to score in {', '.join(map(str, sources))}")
-    remove_outdated(out, {name: path for name, (path, _) in plan.items()})
-    with progress_bar("scoring", sum(rows for _, rows in plan.values()), show=show_progress) as advance:
-        for shard in find_shards(sources, rows=rows_per_shard):
-            work(detector, shard, output(out, shard, mark, suffix), outcome, advance)
-    return outcome
+    remove_outdated(out, {name: path for name, (path, _) in outputs.items()})
+    return replace(job, rows=sum(rows for _, rows in outputs.values()))
 
 
-def work(detector: Detector, shard: Shard, path: Path, outcome: Outcome, advance: Advance) -> None:
-    """Score one shard, unless its output is there and complete."""
-    outcome.shards += 1
+def find_done(shard: Shard, path: Path) -> Counts | None:
+    """What the output of a shard holds, if it is there and complete."""
     counted = tally(path)
-    if counted is not None and counted[0] == shard.rows:
-        outcome.found += 1
-        advance(shard.rows)
-    else:
-        try:
-            columns = score_shard(detector, shard, detector.spec_.shape if detector.spec_ else (), advance)
-        except (DataError, OSError) as error:
-            outcome.failed[shard.name] = str(error)
-            return
-        write_table(columns, path)
-        counted = count(columns["label"].tolist(), columns["error"].tolist())
-    outcome.rows, outcome.rejected, outcome.errors = (
-        a + b for a, b in zip((outcome.rows, outcome.rejected, outcome.errors), counted, strict=True)
-    )
+    return counted if counted is not None and counted[0] == shard.rows else None
+
+
+def score_to(path: Path, detector: Detector, shard: Shard, advance: Advance) -> Counts | str:
+    """Score one shard into its output; what it holds, or why the shard cannot be read."""
+    try:
+        columns = score_shard(detector, shard, detector.spec_.shape if detector.spec_ else (), advance)
+    except (DataError, OSError) as error:
+        return str(error)
+    write_table(columns, path)
+    return count(columns["label"].tolist(), columns["error"].tolist())
 
 
 def score_shard(detector: Detector, shard: Shard, shape: Shape, advance: Advance) -> dict[str, NDArray[Any]]:
@@ -164,7 +196,7 @@ def remove_outdated(out: Path, plan: dict[str, Path]) -> None:
             path.unlink()
 
 
-def tally(path: Path) -> tuple[int, int, int] | None:
+def tally(path: Path) -> Counts | None:
     """How many rows an output has, how many of them are OOD and how many errors; None if it is not there or not whole."""
     if not path.is_file():
         return None
@@ -174,7 +206,7 @@ def tally(path: Path) -> tuple[int, int, int] | None:
         return None
 
 
-def count(labels: Sequence[int], errors: Sequence[str | None]) -> tuple[int, int, int]:
+def count(labels: Sequence[int], errors: Sequence[str | None]) -> Counts:
     """Rows, rows that are OOD though readable, errors."""
     wrong = [bool(error) for error in errors]
     return len(labels), sum(label == OOD and not bad for label, bad in zip(labels, wrong, strict=True)), sum(wrong)
