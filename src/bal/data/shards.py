@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bal.data.archives import DAMAGED
 from bal.data.extras import import_extra
 from bal.data.files import INPUT_NAMES, is_parquet
 from bal.data.folders import Content, Shape, check_image_shape, decode_as
@@ -154,7 +155,7 @@ def npz_shards(path: Path, name: str, rows: int) -> Iterator[Shard]:
                     count = min(rows, shape[0] - first)
                     read = partial(array, name=name, first=first, count=count)
                     yield Shard(f"{name}/{index:05d}", count, digest(name, state_of(path), first, count), read)
-    except (zipfile.BadZipFile, ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, *DAMAGED) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path} is not an .npz file of plain arrays ({error}); write it with numpy.savez") from error
@@ -182,7 +183,7 @@ def npz_blocks(
         some = min(BLOCK, first + count - row)
         try:
             content = stream.read(some * size)
-        except (zipfile.BadZipFile, EOFError, OSError) as error:
+        except (OSError, *DAMAGED) as error:
             raise DataError(f"{name} is damaged ({error}); write it again") from error
         if len(content) != some * size:
             raise DataError(f"{name} ends before row {row + some}; write it again")
