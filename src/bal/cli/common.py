@@ -40,9 +40,9 @@ def check_folder(folder: Path) -> None:
     probe.unlink()
 
 
-def make_console() -> Console:
-    """Standard output; a log has room for a wide table."""
-    console = Console()
+def make_console(*, stderr: bool = False) -> Console:
+    """Standard output, or standard error; a log has room for a wide table."""
+    console = Console(stderr=stderr)
     if not console.is_terminal:
         console.width = 140
     return console
