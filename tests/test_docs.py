@@ -10,6 +10,7 @@ import pytest
 from command import bal_here
 
 ROOT = Path(__file__).parent.parent
+HOWTO = ROOT / "docs" / "howto"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -29,8 +30,34 @@ def test_every_page_runs_from_top_to_bottom(page, tiny_model, tiny_images, tmp_p
             exec(compile(code, page.name, "exec"), namespace)  # noqa: S102
             continue
         for line in code.splitlines():
-            exit_code, _, complaint = bal_here(monkeypatch, capsys, *shlex.split(line)[1:])
+            command, *arguments = shlex.split(line)
+            assert command == "bal", f"{page.name} has the line {line!r}, which is not run here; label its block text"
+            exit_code, _, complaint = bal_here(monkeypatch, capsys, *arguments)
             assert exit_code == 0, complaint
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "my-torchvision-model",
+        "my-hugging-face-model",
+        "my-own-features",
+        "my-folder-of-images",
+        "choose-a-false-alarm-rate",
+        "ship-with-onnx",
+    ],
+)
+def test_there_is_a_how_to_page_that_runs_for_every_common_task(name):
+    assert HOWTO / f"{name}.md" in PAGES
+    assert blocks(HOWTO / f"{name}.md")
+
+
+@pytest.mark.parametrize("page", sorted(HOWTO.glob("*.md")), ids=lambda p: p.name)
+def test_every_block_of_a_how_to_page_is_run_or_labelled_text(page):
+    fences = re.findall(r"^[ >]*```(.*)$", page.read_text(), re.MULTILINE)
+    assert set(fences[::2]) <= {"python", "sh", "text"}, f"{page.name} has the blocks {fences[::2]}"
+    assert not any(fences[1::2])
+    assert sum(label in ("python", "sh") for label in fences[::2]) == len(blocks(page)), "an indented block is not run"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -1,6 +1,7 @@
 """Graphs answer as torch does, in onnxruntime and in torch.export; those that do not are never written."""
 
 import json
+import os
 import zipfile
 from dataclasses import replace
 
@@ -14,9 +15,11 @@ from torch import nn
 import bal
 from bal import export
 from bal.backbones import Classifier, DenseNetBC, Normalise, ResNet18
+from bal.data.catalog import load_data_set
 from bal.detectors import make_detector
 from bal.discrimination import GANTraining
 from bal.errors import DataError, ExportError, NotFittedError
+from bal.experiments.checkpoints import load_checkpoint
 from bal.export import export_detector
 from bal.features import extract
 from bal.seeding import make_generator
@@ -109,6 +112,44 @@ def test_the_networks_of_the_paper_can_be_exported(name, suffix, tiny_images, tm
     np.testing.assert_allclose(score, detector.score(x[:5]), rtol=0, atol=1e-4)
     assert classifier.fingerprint() == before
     assert all(module.training for module in classifier.model.modules())
+
+
+def check_parity(classifier, x, labels, path):
+    """The file answers as torch does on the rows it was fitted on."""
+    detector = fitted(classifier, (x, labels))
+    done = export_detector(detector, path, data=x)
+    assert done.real.rows == len(x)
+    assert done.real.largest < 1e-4
+    label, confidence, is_ood, score = RUN[path.suffix](path, x, detector.threshold_)
+    expected = detector.predict(x)
+    np.testing.assert_allclose(score, expected.score, rtol=2e-5, atol=1e-4)
+    np.testing.assert_allclose(confidence, expected.confidence, rtol=0, atol=1e-4)
+    clear = np.abs(expected.score - detector.threshold_.item()) > 1e-4
+    np.testing.assert_array_equal(label[clear], expected.label[clear])
+    np.testing.assert_array_equal(is_ood, label == -1)
+
+
+@each_format
+def test_a_resnet18_of_full_size_answers_the_same(tmp_path, suffix):
+    g = make_generator(0)
+    classifier, labels = Classifier(ResNet18(channels=3, classes=3, generator=g)), torch.arange(21) % 3
+    x = 0.2 * torch.rand(21, 3, 32, 32, generator=g)
+    x[torch.arange(21), labels] += 0.7  # red, green, blue
+    with torch.no_grad():
+        teach(classifier, x, labels)
+    check_parity(classifier, x, labels, tmp_path / f"model{suffix}")
+
+
+@pytest.mark.skipif(
+    not (os.environ.get("BAL_WEIGHTS") and os.environ.get("BAL_DATA")),
+    reason="BAL_WEIGHTS and BAL_DATA name no real weights and data",
+)
+@each_format
+def test_the_papers_densenet_with_its_real_weights_answers_the_same_on_real_images(tmp_path, suffix):
+    images, labels = load_data_set("cifar10", "test")
+    rows = np.concatenate([np.flatnonzero(labels == c)[:2] for c in range(10)])
+    x = torch.from_numpy(images[rows]).float() / 255
+    check_parity(load_checkpoint("densenet-cifar10"), x, torch.from_numpy(labels[rows]), tmp_path / f"model{suffix}")
 
 
 def test_the_threshold_is_an_input(detector, tiny_images, tmp_path):

@@ -1,6 +1,5 @@
 import io
 import json
-import os
 import pickle
 import warnings
 import zipfile
@@ -15,6 +14,7 @@ from bal.backbones import load_classifier
 from bal.backbones.exported import SAMPLE
 from bal.detectors import make_detector
 from bal.errors import HeadError, ShapeError, StorageError
+from bomb import Bomb
 
 
 def export(model, path, *, rows=None):
@@ -75,16 +75,6 @@ def test_what_is_no_exported_program_is_refused(tmp_path):
     for name in ("text.pt2", "weights.pt2"):
         with pytest.raises(StorageError, match="no exported program"):
             load_classifier(str(tmp_path / name))
-
-
-class Bomb:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, folder):
-        self.folder = str(folder)
-
-    def __reduce__(self):
-        return os.mkdir, (self.folder,)
 
 
 def pickled(folder):

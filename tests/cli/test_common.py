@@ -9,9 +9,9 @@ import pytest
 
 from bal import __version__
 from bal.cli.common import without_nan
-from command import bal
+from command import bal, bal_here
 
-COMMANDS = ("demo", "fit", "calibrate", "score", "serve", "evaluate", "report", "export", "info", "compare", "reproduce")
+COMMANDS = ("demo", "fit", "calibrate", "score", "serve", "evaluate", "report", "export", "info", "compare", "reproduce", "data")
 
 
 def test_help_names_the_commands():
@@ -47,6 +47,29 @@ def test_version():
 @pytest.mark.parametrize("arguments", [(), ("no-such-command",), ("demo", "--seeds", "many")])
 def test_wrong_arguments_exit_with_2(arguments):
     assert bal(*arguments).returncode == 2
+
+
+REQUIRED = {  # without which a command would exit with 2 for want of them
+    "fit": "--classifier m:build --train x.npz --out d",
+    "calibrate": "d --data x.npz",
+    "score": "d --data x.npz --out s",
+    "serve": "d",
+    "evaluate": "d --test x.npz --ood y.npz",
+    "report": "d --test x.npz",
+    "export": "d --out m.onnx",
+    "info": "d",
+    "reproduce": "table1",
+    "data": "list",
+}
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "version", "data list", "data get", "data verify"])
+def test_an_option_that_no_command_has_exits_with_2_and_is_named(monkeypatch, capsys, command):
+    arguments = f"{command} {REQUIRED.get(command, '')}".split()
+    code, _, complaint = bal_here(monkeypatch, capsys, *arguments, "--no-such")
+    assert code == 2
+    assert "--no-such" in complaint
+    assert "Traceback" not in complaint
 
 
 def test_an_error_is_one_sentence_and_exit_1(tmp_path):

@@ -20,6 +20,18 @@ def test_compare_ranks_detectors_on_a_users_own_network_and_files(workspace):
     assert (workspace / "out" / "report.html").exists()
 
 
+def test_compare_prints_json_alone_for_machines(workspace):
+    result = bal(*COMPARE, "--detectors", "energy", "knn", "--seeds", "0", "--out", "out", "--json", cwd=workspace)
+    assert result.returncode == 0, result.stderr
+    said = json.loads(result.stdout)
+    assert {standing["detector"] for standing in said["ranking"]} == {"energy", "kNN"}
+    best, worst = (standing["mean"]["auroc"] for standing in said["ranking"])
+    assert 1 >= best >= worst >= 0
+    assert said["advice"][0].startswith("Best ranking of ID above OOD")
+    assert len(json.loads((workspace / said["results"]).read_text())) == 2
+    assert (workspace / said["report"]).exists()
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

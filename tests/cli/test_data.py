@@ -1,7 +1,9 @@
+import json
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
+from bal.data.catalog import CATALOG
 from command import bal
 
 
@@ -20,6 +22,24 @@ def test_data_list_and_verify_tell_what_is_here(tmp_path):
     assert f"other     {tmp_path}/mnist/t10k-labels-idx1-ubyte.gz" in verified.stdout
     assert verified.stdout.count("missing") == 3
     assert "did you mean 'mnist'" in data("verify", "mnits").stderr
+
+
+def test_data_list_and_verify_print_json_for_machines(tmp_path):
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"x")
+    listed = json.loads(bal("data", "list", "--json", BAL_DATA=str(tmp_path)).stdout)
+    assert [entry["name"] for entry in listed] == list(CATALOG)
+    mnist = listed[0]
+    assert (mnist["title"], mnist["classes"], mnist["shape"], mnist["parts"]) == ("MNIST", 10, [28, 28], ["train", "test"])
+    assert mnist["folder"] == str(tmp_path / "mnist")
+    assert set(mnist["files"]) - set(mnist["missing"]) == {"t10k-labels-idx1-ubyte.gz"}
+    verified = bal("data", "verify", "mnist", "--json", BAL_DATA=str(tmp_path))
+    assert verified.returncode == 1
+    assert "4 files are missing or not the official ones" in verified.stderr
+    said = json.loads(verified.stdout)["mnist"]
+    assert said["folder"] == str(tmp_path / "mnist")
+    assert said["files"]["t10k-labels-idx1-ubyte.gz"] == "other"
+    assert list(said["files"].values()).count("missing") == 3
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -1,3 +1,4 @@
+import io
 from collections import UserDict
 
 import numpy as np
@@ -7,6 +8,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
 from bal.data import Batches, to_input
+from bal.data.images import decode
 from bal.errors import DataError, ShapeError
 
 
@@ -131,6 +133,16 @@ def test_colour_comes_as_channels_height_width_whether_picture_or_array():
     expected = torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy()) / 255
     for images in ([Image.fromarray(x) for x in pixels], list(pixels), list(pixels.transpose(0, 3, 1, 2))):
         assert torch.equal(stacked(Table(image=images))[0], expected)
+
+
+def test_pictures_are_turned_as_their_exif_says_as_files_are():
+    """Fault 7."""
+    exif, buffer = Image.Exif(), io.BytesIO()
+    exif[0x0112] = 6  # rotate by 90 degrees to the right
+    Image.fromarray(np.arange(2 * 4 * 3, dtype=np.uint8).reshape(2, 4, 3)).save(buffer, "PNG", exif=exif)
+    x, _ = stacked(Table(image=[Image.open(buffer)]))
+    assert x.shape == (1, 3, 4, 2)
+    assert torch.equal(x, to_input(decode(buffer.getvalue(), channels=3)[None]))
 
 
 def test_grey_among_colour_becomes_colour_and_colour_among_grey_is_refused():

@@ -1,12 +1,15 @@
 """The catalog: entries that hang together, files found under the data root, and the real data where it is there."""
 
 import gzip
+import io
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.io import savemat
 
 from bal.data.catalog import CATALOG, all_files, data_root, folder_of, load_data_set, missing_files, verify
 from bal.errors import DataError
@@ -53,6 +56,75 @@ def test_files_under_the_root_are_used_as_they_are(tmp_path):
     assert set(verify("mnist", root=tmp_path).values()) == {"other"}, "tiny files are not the official ones"
 
 
+def cifar(labels, coarse=()):
+    """Records whose pixels are all their label."""
+    return b"".join(bytes([*coarse, label]) + bytes([label]) * 3072 for label in labels)
+
+
+def write_cifar10(folder):
+    (folder / "cifar-10-batches-bin").mkdir(parents=True)
+    for name, labels in {**{f"data_batch_{i}": [i] for i in range(1, 6)}, "test_batch": [9, 0]}.items():
+        (folder / "cifar-10-batches-bin" / f"{name}.bin").write_bytes(cifar(labels))
+
+
+def write_cifar100(folder):
+    (folder / "cifar-100-binary").mkdir(parents=True)
+    for split, labels in (("train", [99, 3]), ("test", [7])):
+        (folder / "cifar-100-binary" / f"{split}.bin").write_bytes(cifar(labels, coarse=(19,)))
+
+
+def write_svhn(folder):
+    folder.mkdir()
+    for split, labels in (("train", [10, 3]), ("test", [7])):
+        pixels = np.broadcast_to(np.array(labels, np.uint8), (32, 32, 3, len(labels)))
+        savemat(folder / f"{split}_32x32.mat", {"X": pixels, "y": np.array(labels, np.uint8)[:, None]})
+
+
+def write_omniglot(folder):
+    folder.mkdir()
+    for part, inks in (("background", [0, 1]), ("evaluation", [1])):
+        with zipfile.ZipFile(folder / f"images_{part}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for i, paper in enumerate(inks):
+                drawing = io.BytesIO()
+                Image.new("1", (105, 105), paper).save(drawing, "PNG")
+                archive.writestr(f"images_{part}/Greek/character{i + 1:02d}/{i:04d}_01.png", drawing.getvalue())
+
+
+def write_tiny_imagenet(folder):
+    folder = folder / "tiny-imagenet-200"
+    (folder / "val" / "images").mkdir(parents=True)
+    (folder / "wnids.txt").write_text("n02124075\nn04067472\n")
+    for i, level in enumerate((40, 200)):
+        Image.new("RGB", (64, 64), (level,) * 3).save(folder / "val" / "images" / f"val_{i}.JPEG")
+    (folder / "val" / "val_annotations.txt").write_text(
+        "val_0.JPEG\tn04067472\t0\t32\t44\t62\nval_1.JPEG\tn02124075\t52\t55\t57\t59\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "split", "levels", "expected"),
+    [
+        (write_cifar10, "cifar10", "train", [1, 2, 3, 4, 5], [1, 2, 3, 4, 5]),
+        (write_cifar10, "cifar10", "test", [9, 0], [9, 0]),
+        (write_cifar100, "cifar100", "train", [99, 3], [99, 3]),
+        (write_cifar100, "cifar100", "test", [7], [7]),
+        (write_svhn, "svhn", "train", [10, 3], [0, 3]),
+        (write_svhn, "svhn", "test", [7], [7]),
+        (write_omniglot, "omniglot", "train", [255, 0], [0, 1]),
+        (write_omniglot, "omniglot", "test", [0], [0]),
+        (write_tiny_imagenet, "tiny-imagenet", "test", [40, 200], [1, 0]),
+    ],
+)
+def test_tiny_files_in_the_official_formats_are_read(tmp_path, write, name, split, levels, expected):
+    write(tmp_path / name)
+    images, labels = load_data_set(name, split, root=tmp_path)
+    assert images.shape == (len(levels), *CATALOG[name].shape)
+    assert images.dtype == np.uint8
+    assert np.abs(images.reshape(len(levels), -1).astype(int) - np.array(levels)[:, None]).max() <= 1, "JPEG may be 1 off"
+    assert labels.tolist() == expected
+    assert labels.dtype == np.int64
+
+
 def test_missing_files_are_named_with_checksum_address_and_place(tmp_path):
     with pytest.raises(DataError, match=r"has no train-images.*MD5 f68b3c2d.*from http.*put it there, or set BAL_DATA"):
         load_data_set("mnist", "train", root=tmp_path)
@@ -85,7 +157,14 @@ def test_dogs_and_cats_are_parted_in_each_class_and_the_others_lie_beside_them(t
     assert load_data_set("dogs-vs-cats-other", "test", root=tmp_path)[1].tolist() == [-1] * 3
 
 
-@pytest.mark.parametrize(("name", "below"), [("lsun", "test/scene"), ("lsun-resize", "LSUN_resize/LSUN_resize")])
+@pytest.mark.parametrize(
+    ("name", "below"),
+    [
+        ("lsun", "test/scene"),
+        ("lsun-resize", "LSUN_resize/LSUN_resize"),
+        ("tiny-imagenet-resize", "Imagenet_resize/Imagenet_resize"),
+    ],
+)
 def test_unlabelled_images_are_found_however_deep(tmp_path, name, below):
     write_pictures(tmp_path / name / below, 3, size=(48, 64))
     images, labels = load_data_set(name, "test", root=tmp_path)
@@ -94,13 +173,14 @@ def test_unlabelled_images_are_found_however_deep(tmp_path, name, below):
     assert set(verify(name, root=tmp_path).values()) == {"unpacked"}
 
 
-def test_crops_are_cropped_and_not_resized(tmp_path):
-    folder = tmp_path / "lsun-crop" / "LSUN" / "test"
+@pytest.mark.parametrize(("name", "below"), [("lsun-crop", "LSUN/test"), ("tiny-imagenet-crop", "Imagenet/test")])
+def test_crops_are_cropped_and_not_resized(tmp_path, name, below):
+    folder = tmp_path / name / below
     folder.mkdir(parents=True)
     framed = np.zeros((36, 36, 3), np.uint8)
     framed[2:34, 2:34] = np.random.default_rng(0).integers(1, 256, (32, 32, 3))
     Image.fromarray(framed).save(folder / "0.png")
-    assert np.array_equal(load_data_set("lsun-crop", "test", root=tmp_path)[0][0], framed[2:34, 2:34].transpose(2, 0, 1))
+    assert np.array_equal(load_data_set(name, "test", root=tmp_path)[0][0], framed[2:34, 2:34].transpose(2, 0, 1))
 
 
 def test_a_folder_without_files_is_missing(tmp_path):

@@ -5,13 +5,15 @@ import io
 import re
 import tarfile
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from bal.data import download
-from bal.data.catalog import CATALOG, DataSet, File
+from bal.data.catalog import CATALOG, DataSet, File, load_data_set
 from bal.data.download import fetch, get_data_set
 from bal.errors import DataError, StorageError
 
@@ -248,3 +250,21 @@ def test_a_mirror_is_laid_out_like_a_data_root(server, toy, tmp_path, monkeypatc
     server.files["/data/toy/toy.tar.gz"] = server.files.pop("/toy/toy.tar.gz")
     get_data_set("toy", root=tmp_path, mirror=f"{server.url}/data/", show_progress=False)
     assert server.asked == [("/data/toy/toy.tar.gz", None)]
+
+
+def test_an_archive_of_odins_authors_is_fetched_unpacked_and_read(server, tmp_path, monkeypatch):
+    """A tiny one laid out as theirs, whose checksum stands in the catalog for that of the real one."""
+    pictures = {}
+    for i in range(3):
+        pictures[f"LSUN_resize/LSUN_resize/{i}.jpg"] = picture = io.BytesIO()
+        Image.new("RGB", (32, 32), (80 * i,) * 3).save(picture, "JPEG")
+    content = tar({name: picture.getvalue() for name, picture in pictures.items()})
+    entry = CATALOG["lsun-resize"]
+    monkeypatch.setitem(CATALOG, "lsun-resize", replace(entry, archive=replace(entry.archive, md5=md5(content))))
+    server.files["/lsun-resize/LSUN_resize.tar.gz"] = content
+    got = get_data_set("lsun-resize", root=tmp_path, mirror=server.url, show_progress=False)
+    assert got == {"LSUN_resize.tar.gz": True}
+    images, labels = load_data_set("lsun-resize", "test", root=tmp_path)
+    assert images.shape == (3, 3, 32, 32)
+    assert images.mean((1, 2, 3)).tolist() == pytest.approx([0, 80, 160], abs=1)
+    assert labels.tolist() == [-1] * 3

@@ -1,12 +1,16 @@
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from bal.data.catalog import CATALOG, DataSet, File
+from bal.data.catalog import CATALOG, DataSet, File, load_data_set
 from bal.data.files import load_data, load_npz, read_data
+from bal.data.shards import find_shards
 from bal.errors import BalWarning, DataError
+from bomb import Bomb
 
 
 def test_inputs_and_labels_by_any_of_their_names(tmp_path):
@@ -28,6 +32,29 @@ def test_a_pickle_is_refused(tmp_path):
         load_npz(tmp_path / "evil.npz")
 
 
+def test_a_pickle_that_does_something_is_not_run_by_any_reader(tmp_path):
+    """Fault 10: in an array, an archive of arrays, as a plain file, and where CIFAR's other version has its pickles."""
+    bomb = Bomb(tmp_path / "ran")
+    np.save(tmp_path / "x.npy", np.array([bomb], object), allow_pickle=True)
+    np.savez(tmp_path / "x.npz", images=np.array([bomb], object), labels=np.zeros(1, np.int64))
+    plain = pickle.dumps(bomb)
+    (tmp_path / "plain.npz").write_bytes(plain)
+    for name in ("x.npy", "x.npz", "plain.npz"):
+        with pytest.raises(DataError, match=rf"{name} is not an \.npz file of plain arrays"):
+            load_data(tmp_path / name)
+        with pytest.raises(DataError, match=rf"{name} is not an \.npz file of plain arrays"):
+            list(find_shards([tmp_path / name], rows=8))
+    batch = tmp_path / "cifar10" / "cifar-10-batches-bin" / "test_batch.bin"
+    batch.parent.mkdir(parents=True)
+    for content, words in ((plain, "not a multiple of 3073"), (plain.ljust(3073, b"."), "has the label 128")):
+        batch.write_bytes(content)
+        with pytest.raises(DataError, match=words):
+            load_data_set("cifar10", "test", root=tmp_path)
+    assert not (tmp_path / "ran").exists()
+    np.load(tmp_path / "x.npy", allow_pickle=True)
+    assert (tmp_path / "ran").exists(), "the same file does its work where pickles are allowed"
+
+
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"not a zip"])
 def test_what_is_no_archive_is_refused(tmp_path, content):
     (tmp_path / "x.npz").write_bytes(content)
@@ -39,6 +66,12 @@ def test_other_names_are_listed(tmp_path):
     np.savez(tmp_path / "x.npz", pictures=np.zeros(2))
     with pytest.raises(DataError, match=r"holds \['pictures'\]; expected"):
         load_npz(tmp_path / "x.npz")
+
+
+def test_a_single_array_is_refused_with_the_way_out(tmp_path):
+    np.save(tmp_path / "plain.npy", np.zeros((2, 3, 4, 4), np.uint8))
+    with pytest.raises(DataError, match=r"plain\.npy is one array without a name .*savez_compressed\('data\.npz', images="):
+        load_data(tmp_path / "plain.npy")
 
 
 def test_npz_files_are_loaded_as_before(tmp_path):

@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy.io import savemat
+from scipy.sparse import csc_matrix
 
 from bal.data.readers import read_cifar, read_idx, read_idx_pair, read_omniglot, read_svhn, read_tiny_imagenet
 from bal.errors import DataError
 
 
+def header(*sizes):
+    return bytes([0, 0, 8, len(sizes)]) + b"".join(size.to_bytes(4, "big") for size in sizes)
+
+
 def idx(array):
-    header = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape)
-    return header + array.astype(np.uint8).tobytes()
+    return header(*array.shape) + array.astype(np.uint8).tobytes()
 
 
 def png(array):
@@ -40,8 +44,20 @@ def test_idx_files_are_read_with_and_without_gzip(tmp_path):
         (idx(np.zeros((2, 3)))[:-1], "cut or too long"),
         (idx(np.zeros((2, 3))) + b"x", "cut or too long"),
         (b"\x00\x00\x08\x03\x00\x00", "cut or too long"),
+        (header(2**31, 2**31, 4), "cut or too long"),
+        (header(*[1] * 100) + b"x", "100 dimensions that no array has"),
+        (header(0, *[2**32 - 1] * 4), "5 dimensions that no array has"),
     ],
-    ids=["empty", "another type", "cut", "too long", "cut in the header"],
+    ids=[
+        "empty",
+        "another type",
+        "cut",
+        "too long",
+        "cut in the header",
+        "2^64 bytes",
+        "100 dimensions",
+        "too large though empty",
+    ],
 )
 def test_broken_idx_files_are_refused_with_the_reason(tmp_path, content, words):
     (tmp_path / "file").write_bytes(content)
@@ -77,12 +93,20 @@ def test_cifar_records_are_label_then_planes(tmp_path, label_bytes, classes):
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"", "not a multiple"), (bytes(3072), "not a multiple"), (b"\x0b" + bytes(3072), "label 11")]
+    ("label_bytes", "classes", "content", "words"),
+    [
+        (1, 10, b"", "not a multiple of 3073"),
+        (1, 10, bytes(3072), "not a multiple of 3073"),
+        (1, 10, b"\x0b" + bytes(3072), "label 11, expected 0 to 9"),
+        (2, 100, b"", "not a multiple of 3074"),
+        (2, 100, bytes(3073), "3073 bytes, not a multiple of 3074"),
+        (2, 100, b"\x13\x64" + bytes(3072), "label 100, expected 0 to 99"),
+    ],
 )
-def test_broken_cifar_files_are_refused(tmp_path, content, words):
+def test_broken_cifar_files_are_refused(tmp_path, label_bytes, classes, content, words):
     (tmp_path / "x.bin").write_bytes(content)
     with pytest.raises(DataError, match=words):
-        read_cifar([tmp_path / "x.bin"], label_bytes=1, classes=10)
+        read_cifar([tmp_path / "x.bin"], label_bytes=label_bytes, classes=classes)
 
 
 def test_svhn_calls_the_digit_zero_ten(tmp_path):
@@ -94,16 +118,34 @@ def test_svhn_calls_the_digit_zero_ten(tmp_path):
     assert labels.tolist() == [1, 0, 9, 0, 5]
 
 
-def test_broken_svhn_files_are_refused(tmp_path):
-    savemat(tmp_path / "other.mat", {"Z": np.zeros(3)})
-    savemat(tmp_path / "shape.mat", {"X": np.zeros((8, 8, 3, 2), np.uint8), "y": np.ones((2, 1))})
-    (tmp_path / "text.mat").write_bytes(b"not a matlab file" * 100)
-    whole = tmp_path / "cut.mat"
-    savemat(whole, {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.ones((2, 1))})
-    whole.write_bytes(whole.read_bytes()[:2000])
-    for name in ("other", "shape", "text", "cut"):
-        with pytest.raises(DataError):
-            read_svhn(tmp_path / f"{name}.mat")
+def matlab(**arrays):
+    buffer = io.BytesIO()
+    savemat(buffer, arrays)
+    return buffer.getvalue()
+
+
+DIGITS = np.zeros((32, 32, 3, 2), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "a MATLAB file with X and y"),
+        (b"not a matlab file" * 100, "a MATLAB file with X and y"),
+        (matlab(X=DIGITS, y=np.ones((2, 1)))[:2000], "a MATLAB file with X and y"),
+        (matlab(Z=np.zeros(3)), "a MATLAB file with X and y"),
+        (matlab(X=DIGITS, y=csc_matrix(np.ones((2, 1)))), "a MATLAB file with X and y"),
+        (matlab(X=DIGITS[:8, :8], y=np.ones((2, 1))), r"holds X \(8, 8, 3, 2\) uint8 .* expected \(32, 32, 3, N\) uint8"),
+        (matlab(X=DIGITS, y=np.ones((3, 1))), r"and y \(3,\) .* expected .* N numbers"),
+        (matlab(X=DIGITS.astype(float), y=np.ones((2, 1))), "float64 and y .* expected .* uint8"),
+        (matlab(X=DIGITS, y=np.array(["1", "2"], object)), "object; expected .* N numbers"),
+    ],
+    ids=["empty", "text", "cut", "another", "sparse", "size", "labels", "floats", "words"],
+)
+def test_broken_svhn_files_are_refused_with_the_reason(tmp_path, content, words):
+    (tmp_path / "x.mat").write_bytes(content)
+    with pytest.raises(DataError, match=rf"x\.mat .*{words}"):
+        read_svhn(tmp_path / "x.mat")
 
 
 def test_omniglot_is_white_ink_on_black_with_a_label_for_each_character(tmp_path):
@@ -135,6 +177,23 @@ def test_broken_omniglot_archives_are_refused(tmp_path):
         read_omniglot(tmp_path / "broken.zip")
 
 
+def marked(content, place, value):
+    """A zip whose only member has other bytes at one place of both its headers; that in the directory lies 2 further."""
+    content = bytearray(content)
+    for start, shift in ((content.index(b"PK\x03\x04"), 0), (content.index(b"PK\x01\x02"), 2)):
+        content[start + place + shift] = value
+    return bytes(content)
+
+
+@pytest.mark.parametrize(("place", "value", "words"), [(6, 1, "encrypted"), (8, 99, "compression method is not supported")])
+def test_an_omniglot_archive_that_is_locked_or_packed_otherwise_is_refused(tmp_path, place, value, words):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a/b/c.png", png(np.zeros((9, 9), np.uint8)))
+    (tmp_path / "x.zip").write_bytes(marked((tmp_path / "x.zip").read_bytes(), place, value))
+    with pytest.raises(DataError, match=rf"x\.zip is not a whole zip archive that can be read .*{words}"):
+        read_omniglot(tmp_path / "x.zip")
+
+
 def test_tiny_imagenet_validation_images_get_the_labels_of_the_annotations(tmp_path):
     folder = tmp_path / "val" / "images"
     folder.mkdir(parents=True)
@@ -150,3 +209,50 @@ def test_tiny_imagenet_validation_images_get_the_labels_of_the_annotations(tmp_p
     assert abs(int(images[0].mean()) - 30) < 3
     with pytest.raises(DataError, match="unpacked tiny-imagenet-200"):
         read_tiny_imagenet(tmp_path / "elsewhere")
+
+
+@pytest.fixture
+def tiny_imagenet(tmp_path):
+    """One image; call it to write other annotations or other classes."""
+    folder = tmp_path / "tiny-imagenet-200"
+    (folder / "val" / "images").mkdir(parents=True)
+    Image.fromarray(np.full((64, 64, 3), 90, np.uint8)).save(folder / "val" / "images" / "val_0.JPEG")
+
+    def write(annotations=b"val_0.JPEG\tn01\t0\t0\t9\t9\n", wnids=b"n01\n"):
+        (folder / "val" / "val_annotations.txt").write_bytes(annotations)
+        (folder / "wnids.txt").write_bytes(wnids)
+        return folder
+
+    write()
+    return write
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"wnids": b"n02\n"}, r"gives val_0\.JPEG the class 'n01', which is not in .*wnids\.txt"),
+        ({"annotations": b"\nval_0.JPEG n01\n"}, r"line 2 of .* is 'val_0\.JPEG n01', expected an image, a tab and its class"),
+        ({"annotations": b"val_0.JPEG\tn01\n\xff\xfe"}, r"val_annotations\.txt is not text in UTF-8"),
+        ({"wnids": b"\xff\xfen\x000\x00"}, r"wnids\.txt is not text in UTF-8"),
+        ({"annotations": b"\tn01\n"}, "line 1 of .* names '', which leads out of its folder"),
+    ],
+    ids=["unknown class", "no tab", "no text", "classes no text", "no name"],
+)
+def test_broken_tiny_imagenet_lists_are_refused_with_the_reason(tiny_imagenet, files, words):
+    with pytest.raises(DataError, match=words):
+        read_tiny_imagenet(tiny_imagenet(**files))
+
+
+@pytest.mark.parametrize("name", ["../../../secret.png", "..", "..\\secret.png", "a/val_0.JPEG", "/{root}/secret.png"])
+def test_tiny_imagenet_reads_nothing_outside_its_folder(tiny_imagenet, tmp_path, name):
+    Image.new("RGB", (64, 64)).save(tmp_path / "secret.png")
+    line = f"{name.format(root=str(tmp_path).lstrip('/'))}\tn01\t0\t0\t9\t9\n"
+    with pytest.raises(DataError, match=r"line 1 of .* leads out of its folder; refused"):
+        read_tiny_imagenet(tiny_imagenet(line.encode()))
+
+
+def test_a_cut_image_of_tiny_imagenet_is_refused_by_name(tiny_imagenet):
+    image = tiny_imagenet() / "val" / "images" / "val_0.JPEG"
+    image.write_bytes(image.read_bytes()[:-200])
+    with pytest.raises(DataError, match=r"val_0\.JPEG is not an image that can be read"):
+        read_tiny_imagenet(tiny_imagenet())

@@ -15,6 +15,7 @@ from bal.bundles import MANIFEST, write_bundle
 from bal.detectors import make_detector
 from bal.detectors.files import SCHEMA, describe, read
 from bal.errors import DataError, StorageError
+from bomb import Bomb
 from killing import killed_after
 
 
@@ -120,16 +121,6 @@ def test_a_newer_schema_is_refused_and_so_is_a_single_file_of_another_kind(detec
         bal.load(tmp_path / "cache")
     with pytest.raises(StorageError, match="there is no detector"):
         bal.load(tmp_path / "none")
-
-
-class Bomb:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, folder):
-        self.folder = str(folder)
-
-    def __reduce__(self):
-        return os.mkdir, (self.folder,)
 
 
 def test_a_pickle_is_refused_under_any_name(tmp_path):

@@ -5,13 +5,17 @@ import struct
 import zlib
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
 from torch import nn
 
 from asking import encoded, tensor
-from bal.data.folders import decode_as
+from bal.data.folders import read_image_folder
+from bal.data.parquet import read_parquet
+from bal.data.shards import find_shards
 from bal.detectors import make_detector
 from bal.serving.limits import Limits
 from bal.serving.model import ServedModel
@@ -58,11 +62,21 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_image_is_read_as_the_files_of_a_folder_are(model, kind):
-    """Fault 7."""
-    inputs = read_image(KINDS[kind], model, LIMITS).inputs
-    assert np.array_equal(inputs[0], decode_as((1, 4, 4), lambda: KINDS[kind], "x"))
-    assert inputs.dtype == np.uint8
+def test_every_kind_of_image_is_the_same_array_in_fit_score_and_serve(model, tmp_path, kind):
+    """Fault 7: a folder as `bal fit` reads it, the same as `bal score` streams it, a table in Parquet, the body of a request."""
+    shape = model.spec.shape
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "x").write_bytes(KINDS[kind])
+    pq.write_table(pa.table({"image": [KINDS[kind]]}), tmp_path / "x.parquet")
+    fitted = read_image_folder(tmp_path / "photos", shape).images
+    shards = find_shards([tmp_path / "photos", tmp_path / "x.parquet"], rows=8)
+    scored = [block.inputs for shard in shards for block in shard.blocks(shape)]
+    served = read_image(KINDS[kind], model, LIMITS).inputs
+    assert (served.shape, served.dtype) == ((1, *shape), np.uint8)
+    assert len(scored) == 2
+    for inputs in (fitted, *scored, read_parquet(tmp_path / "x.parquet", shape)):
+        assert inputs.dtype == np.uint8
+        assert np.array_equal(inputs, served)
 
 
 @pytest.mark.parametrize("body", [png(13000, 13000), png(100, 11), png(40, 26)])

@@ -54,9 +54,9 @@ def make_cluster(engine: Engine, workers: int | None, address: str | None) -> "C
     return Cluster(workers, address)
 
 
-def make_console() -> Console:
-    """Standard output; a log has room for a wide table."""
-    console = Console()
+def make_console(*, stderr: bool = False) -> Console:
+    """Standard output, or standard error; a log has room for a wide table."""
+    console = Console(stderr=stderr)
     if not console.is_terminal:
         console.width = 140
     return console

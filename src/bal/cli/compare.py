@@ -1,7 +1,7 @@
 """bal compare."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from bal.cli.common import check_folder, check_seeds, make_console, named_sources, print_plainly, print_ranking
+from bal.cli.common import check_folder, check_seeds, make_console, named_sources, print_json, print_plainly, print_ranking
 from bal.errors import DataError
 
 
@@ -41,6 +41,8 @@ class Compare:
     """Detectors that draw random numbers are fitted once for each."""
     out: Path = Path("runs/compare")
     """Where results.json, report.html and cached features go."""
+    json: bool = False
+    """Print the outcome as JSON; progress is told on standard error."""
 
     def __call__(self) -> None:
         """Run it."""
@@ -51,7 +53,7 @@ class Compare:
         from bal.features import FeatureCache  # noqa: PLC0415
         from bal.report import write_comparison_report  # noqa: PLC0415
 
-        console = make_console()
+        console = make_console(stderr=self.json)
         classifier, train, test, oods, id_name = self.load(console)  # first: it may register detectors of its own
         chosen = {detector_name(detector): detector for detector in map(make_detector, self.detectors or DETECTORS)}
         comparison = extract_once(
@@ -61,6 +63,10 @@ class Compare:
         write_rows(measured, self.out / "results.json")
         write_comparison_report(measured, {"command": " ".join(["bal", *sys.argv[1:]])}, self.out / "report.html")
         standings = ranking([m.row for m in measured])
+        if self.json:
+            paths = {"results": str(self.out / "results.json"), "report": str(self.out / "report.html")}
+            print_json({"ranking": [asdict(standing) for standing in standings], "advice": advice(standings), **paths})
+            return
         print_ranking(console, standings, self.out)
         for line in advice(standings):
             console.print(escape(line), highlight=False)

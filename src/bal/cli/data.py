@@ -1,13 +1,13 @@
 """bal data list, get and verify."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from bal.cli.common import make_console
+from bal.cli.common import make_console, print_json
 from bal.errors import DataError
 
 
@@ -18,10 +18,16 @@ class DataList:
     Example: BAL_DATA=/data bal data list
     """
 
+    json: bool = False
+    """Print the list as JSON."""
+
     def __call__(self) -> None:
         """Run it."""
         from bal.data.catalog import CATALOG, all_files, data_root, folder_of, missing_files  # noqa: PLC0415
 
+        if self.json:
+            print_json([described(name) for name in CATALOG])
+            return
         console = make_console()
         table = Table(title=escape(f"data sets under {data_root()}"))
         for heading in ("name", "data set", "classes", "images", "files here", "licence", "official address"):
@@ -34,6 +40,25 @@ class DataList:
         console.print(table)
 
 
+def described(name: str) -> dict[str, Any]:
+    """One data set for machines: what it is, where its files belong, and which of them are missing there."""
+    from bal.data.catalog import CATALOG, all_files, folder_of, missing_files  # noqa: PLC0415
+
+    entry, files = CATALOG[name], all_files(name)
+    return {
+        "name": name,
+        "title": entry.title,
+        "classes": entry.classes,
+        "shape": entry.shape,
+        "parts": list(entry.files),
+        "licence": entry.licence,
+        "address": entry.address,
+        "folder": str(folder_of(name)),
+        "files": [file.path for file in files],
+        "missing": missing_files(files, folder_of(name)),
+    }
+
+
 @dataclass(frozen=True)
 class DataVerify:
     """Compare files with their published checksums; exit code 1 if one is missing or another file.
@@ -43,17 +68,22 @@ class DataVerify:
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
     """Data sets; all of them when not given."""
+    json: bool = False
+    """Print the state of every file as JSON, by data set."""
 
     def __call__(self) -> None:
         """Run it."""
         from bal.data.catalog import CATALOG, folder_of, verify  # noqa: PLC0415
 
-        console = make_console()
-        wrong = 0
-        for name in self.names or CATALOG:
-            for path, state in verify(name).items():
-                console.print(escape(f"{state:9s} {folder_of(name) / path}"), highlight=False)
-                wrong += state in ("missing", "other")
+        states = {name: verify(name) for name in self.names or CATALOG}
+        if self.json:
+            print_json({name: {"folder": str(folder_of(name)), "files": files} for name, files in states.items()})
+        else:
+            console = make_console()
+            for name, files in states.items():
+                for path, state in files.items():
+                    console.print(escape(f"{state:9s} {folder_of(name) / path}"), highlight=False)
+        wrong = sum(state in ("missing", "other") for files in states.values() for state in files.values())
         if wrong:
             raise DataError(f"{wrong} files are missing or not the official ones; `bal data get NAME` fetches them")
 
@@ -89,7 +119,10 @@ class DataGet:
 
 @dataclass(frozen=True)
 class DataCommand:
-    """Data sets of the paper: list them, get and verify their files."""
+    """Data sets of the paper: list them, get and verify their files.
+
+    Example: BAL_DATA=/data bal data get mnist cifar10
+    """
 
     command: (
         Annotated[DataList, tyro.conf.subcommand("list", prefix_name=False)]

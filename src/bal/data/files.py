@@ -1,6 +1,5 @@
 """Data sets by their path or their name: .npz archives of arrays, Parquet, folders of images, the catalog."""
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from bal.data.archives import DAMAGED
 from bal.data.batches import split_pair
 from bal.data.catalog import CATALOG, Split, load_data_set
 from bal.data.folders import Shape, class_folders, read_image_folder
@@ -85,10 +85,15 @@ def load_npz(path: str | Path) -> Any:
     if not path.is_file():
         raise DataError(f"there is no file {path}; give the path of an .npz file with arrays 'images' and 'labels'")
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            arrays = None if isinstance(archive, np.ndarray) else {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, AttributeError, *DAMAGED) as error:
         raise DataError(f"{path} is not an .npz file of plain arrays ({error}); write it with numpy.savez_compressed") from error
+    if arrays is None:
+        raise DataError(
+            f"{path} is one array without a name (.npy); write it as numpy.savez_compressed('data.npz', images=..., labels=...)"
+        )
     inputs = next((arrays[name] for name in INPUT_NAMES if name in arrays), None)
     labels = next((arrays[name] for name in LABEL_NAMES if name in arrays), None)
     if inputs is None:

@@ -32,7 +32,7 @@ def decode(content: bytes, *, channels: int | None, name: str = "the image", max
                     f"{name} has {image.width} x {image.height} pixels, more than {max_pixels:,}; make it smaller"
                 )
             image.load()
-            return to_array(ImageOps.exif_transpose(image), channels)
+            return to_array(image, channels)
     except Image.DecompressionBombError as error:
         raise TooLargeError(f"{name} has too many pixels ({error}); make it smaller") from error
     except UNREADABLE as error:
@@ -50,7 +50,8 @@ def quiet_open(content: bytes) -> Image.Image:
 
 
 def to_array(image: Image.Image, channels: int | None) -> NDArray[np.uint8]:
-    """A decoded image in grey or RGB, (channels, height, width)."""
+    """A decoded image, the right way up, in grey or RGB, (channels, height, width)."""
+    image = ImageOps.exif_transpose(image)
     if channels is None:
         channels = 1 if Image.getmodebase(image.mode) == "L" else 3
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):

@@ -4,15 +4,17 @@ A file that is cut, of another kind or of another size is refused with its name 
 """
 
 import gzip
+import math
 import zipfile
 import zlib
 from collections.abc import Sequence
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bal.data.archives import DAMAGED
 from bal.data.extras import import_extra
 from bal.data.images import decode, resize
 from bal.errors import DataError
@@ -41,9 +43,12 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     dimensions = content[3]
     start = 4 + 4 * dimensions
     shape = tuple(np.frombuffer(content[4:start], ">u4").tolist()) if len(content) >= start else (-1,)
-    if len(shape) != dimensions or len(content) - start != int(np.prod(shape)):
+    if len(shape) != dimensions or len(content) - start != math.prod(shape):  # of Python's integers, which never wrap round
         raise DataError(f"{path} is cut or too long: {len(content)} bytes for the shape {shape}; fetch it again")
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+    try:
+        return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+    except ValueError as error:
+        raise DataError(f"{path} tells of {dimensions} dimensions that no array has ({error}); fetch it again") from error
 
 
 def read_idx_pair(images: Path, labels: Path) -> Labelled:
@@ -76,10 +81,12 @@ def read_svhn(path: Path) -> Labelled:
     try:
         arrays = matlab.loadmat(BytesIO(read_bytes(path)), variable_names=["X", "y"])
         x, y = arrays["X"], arrays["y"].ravel()
-    except (ValueError, TypeError, KeyError, OSError, zlib.error, NotImplementedError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, OSError, *DAMAGED, matlab.matlab.MatReadError) as error:
         raise DataError(f"{path} is not SVHN's cropped format, a MATLAB file with X and y ({error}); fetch it again") from error
-    if x.ndim != 4 or x.shape[:3] != (32, 32, 3) or x.shape[3] != len(y) or x.dtype != np.uint8:
-        raise DataError(f"{path} holds X {x.shape} {x.dtype} and y {y.shape}; expected (32, 32, 3, N) uint8 and N labels")
+    if x.ndim != 4 or x.shape[:3] != (32, 32, 3) or x.shape[3] != len(y) or x.dtype != np.uint8 or y.dtype.kind not in "iuf":
+        raise DataError(
+            f"{path} holds X {x.shape} {x.dtype} and y {y.shape} {y.dtype}; expected (32, 32, 3, N) uint8 and N numbers"
+        )
     return np.ascontiguousarray(x.transpose(3, 2, 0, 1)), (y % 10).astype(np.int64)
 
 
@@ -91,8 +98,8 @@ def read_omniglot(path: Path, *, size: int = 28) -> Labelled:
             images = [resize(255 - decode(archive.read(name), channels=1), size) for name in names]
     except FileNotFoundError:
         raise DataError(f"there is no file {path}; see `bal data list` for where to put it") from None
-    except (zipfile.BadZipFile, zlib.error, KeyError) as error:
-        raise DataError(f"{path} is not a whole zip archive ({error}); fetch it again") from error
+    except (*DAMAGED, KeyError, OSError) as error:
+        raise DataError(f"{path} is not a whole zip archive that can be read ({error}); fetch it again") from error
     if not names:
         raise DataError(f"{path} holds no drawings (*.png); expected images_background.zip or images_evaluation.zip of Omniglot")
     characters = {character: label for label, character in enumerate(sorted({name.rsplit("/", 1)[0] for name in names}))}
@@ -105,14 +112,41 @@ def read_tiny_imagenet(folder: Path, *, size: int = 32) -> Labelled:
     annotations, classes = folder / "val" / "val_annotations.txt", folder / "wnids.txt"
     if not annotations.is_file():
         raise DataError(f"there is no {annotations}; put the unpacked tiny-imagenet-200 there")
-    lines = [line.split("\t") for line in annotations.read_text().splitlines() if line.strip()]
-    known = classes.read_text().split() if classes.is_file() else sorted({line[1] for line in lines})
+    wnids = read_annotations(annotations)
+    known = read_text(classes).split() if classes.is_file() else sorted(set(wnids.values()))
+    numbers = {wnid: label for label, wnid in enumerate(known)}
     images, labels = [], []
-    for name, wnid, *_ in lines:
+    for name, wnid in wnids.items():
         path = folder / "val" / "images" / name
-        if path.is_file():  # a part of the set is used as it is
-            images.append(resize(decode(path.read_bytes(), channels=3, name=str(path)), size))
-            labels.append(known.index(wnid))
+        if not path.is_file():  # a part of the set is used as it is
+            continue
+        if wnid not in numbers:
+            raise DataError(f"{annotations} gives {name} the class {wnid!r}, which is not in {classes}; fetch both again")
+        images.append(resize(decode(read_bytes(path), channels=3, name=str(path)), size))
+        labels.append(numbers[wnid])
     if not images:
         raise DataError(f"{folder / 'val' / 'images'} holds none of the images that {annotations.name} lists")
     return np.stack(images), np.array(labels, np.int64)
+
+
+def read_annotations(path: Path) -> dict[str, str]:
+    """The class of each image by its name: lines of name, tab, class and a box; a name that is a path is refused."""
+    wnids = {}
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        if not line.strip():
+            continue
+        name, *rest = line.split("\t")
+        if not rest:
+            raise DataError(f"line {number} of {path} is {line[:60]!r}, expected an image, a tab and its class; fetch it again")
+        if PureWindowsPath(name).name != name or name in ("", ".."):  # splits at / and at \, and knows drives
+            raise DataError(f"line {number} of {path} names {name[:60]!r}, which leads out of its folder; refused")
+        wnids[name] = rest[0]
+    return wnids
+
+
+def read_text(path: Path) -> str:
+    """A file of text in UTF-8."""
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not text in UTF-8 ({error}); fetch it again") from error

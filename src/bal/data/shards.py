@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bal.data.archives import DAMAGED
 from bal.data.extras import import_extra
 from bal.data.files import INPUT_NAMES, is_parquet
 from bal.data.folders import Content, Shape, check_image_shape, decode_as
@@ -166,7 +167,7 @@ def npz_shards(path: Path, name: str, rows: int, *, number: int = 0) -> Iterator
                     read = partial(array, name=name, first=first, count=count)
                     again = partial(npz_shards, path, name, rows, number=index)
                     yield Shard(f"{name}/{index:05d}", count, digest(name, state_of(path), first, count), read, again)
-    except (zipfile.BadZipFile, ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, *DAMAGED) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path} is not an .npz file of plain arrays ({error}); write it with numpy.savez") from error
@@ -194,7 +195,7 @@ def npz_blocks(
         some = min(BLOCK, first + count - row)
         try:
             content = stream.read(some * size)
-        except (zipfile.BadZipFile, EOFError, OSError) as error:
+        except (OSError, *DAMAGED) as error:
             raise DataError(f"{name} is damaged ({error}); write it again") from error
         if len(content) != some * size:
             raise DataError(f"{name} ends before row {row + some}; write it again")
