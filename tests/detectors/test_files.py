@@ -15,7 +15,9 @@ from bal.bundles import MANIFEST, write_bundle
 from bal.detectors import make_detector
 from bal.detectors.files import SCHEMA, describe, read
 from bal.errors import DataError, StorageError
-from killing import kills_while_saving
+from killing import kills_while_saving, seconds_in_a_child
+
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -188,10 +190,31 @@ def test_kill_9_at_50_random_moments_of_saving_leaves_one_whole_detector(detecto
     assert bal.load(path).threshold_.item() == strict.threshold_.item()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder_is_said(detector, tmp_path):
-    """Fault 13."""
-    tmp_path.chmod(0o500)
-    with pytest.raises(StorageError, match="cannot write"):
-        detector.save(tmp_path / "d")
-    tmp_path.chmod(0o700)
+@pytest.mark.parametrize("name", ["detector", "detector.bal"])
+def test_a_read_only_folder_is_said_and_the_old_detector_kept(detector, tiny_images, tmp_path, name):
+    """Fault 13: root may write anywhere, so a child that is nobody tries it, from inside the folder."""
+    folder = tmp_path / "closed"
+    detector.save(folder / name)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    newer = copy.deepcopy(detector).calibrate(tiny_images[0], false_alarm=0.5)
+    places = [folder / name, folder] if (folder / name).is_dir() else [folder]
+
+    def save_as_nobody():
+        os.chdir(folder)  # the folders above are for root alone
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+        with pytest.raises(StorageError, match=r"cannot write.*Permission denied"):
+            newer.save(name)
+
+    for place in places:
+        place.chmod(0o555)
+    try:
+        seconds_in_a_child(save_as_nobody)
+    finally:
+        for place in reversed(places):
+            place.chmod(0o700)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    newer.save(folder / name)
+    assert bal.load(folder / name).threshold_.item() == newer.threshold_.item(), "once it may be written, it is"
