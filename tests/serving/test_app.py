@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from asking import client_of, encoded, some_image, tensor
+from asking import client_of, encoded, png, some_image, tensor
 from bal.errors import DataError
 from bal.serving.app import make_app
 
@@ -101,6 +101,7 @@ def test_numbers_that_are_not_finite_are_null(make_service, bal_detector, tiny_i
         ("GET", "/docs", b"", 404, "not_found"),
         ("POST", "/v1/score", b"", 422, "empty"),
         ("POST", "/v1/score", b"hello", 415, "not_an_image"),
+        ("POST", "/v1/score", png(13000, 13000), 413, "too_large"),
         ("POST", "/v2/models/tiny/infer", b"{", 400, "not_json"),
         ("POST", "/v2/models/tiny/infer", tensor(np.zeros((1, 3, 4, 4))), 422, "wrong_shape"),
         ("POST", "/v2/models/tiny/infer", tensor(np.zeros((65, 1, 4, 4))), 413, "too_large"),
@@ -108,7 +109,7 @@ def test_numbers_that_are_not_finite_are_null(make_service, bal_detector, tiny_i
     ],
 )
 def test_a_refusal_is_json_with_a_code_a_sentence_and_the_id(make_service, method, path, content, status, code):
-    """Fault 5."""
+    """Fault 5; and fault 9, an image of 169 million pixels in a few bytes."""
     [answer] = ask(make_service(), (method, path, {"content": content}))
     said = answer.json()
     assert (answer.status_code, said["code"]) == (status, code)
