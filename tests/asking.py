@@ -3,7 +3,9 @@
 import asyncio
 import io
 import json
+import struct
 import threading
+import zlib
 from contextlib import asynccontextmanager
 
 import httpx2
@@ -36,6 +38,16 @@ def encoded(image, kind="PNG", **options):
     buffer = io.BytesIO()
     (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(buffer, kind, **options)
     return buffer.getvalue()
+
+
+def png(width, height):
+    """A tiny file that claims to be large."""
+
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
 
 
 def some_image(seed=0, side=5):

@@ -5,11 +5,16 @@ Feature detectors are tried on blobs of features; input detectors on a small net
 
 import copy
 import dataclasses
+import hashlib
+import json
+import subprocess
+import sys
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from bal.backbones import Classifier, ClassifierTraining
@@ -169,6 +174,35 @@ def test_save_and_load_give_the_same_scores(name, inputs, classifier, fitted, tm
     for x in (known, unknown):
         assert loaded.score(x).tobytes() == fitted[name].score(x).tobytes()
     assert np.array_equal(loaded.predict(known).label, fitted[name].predict(known).label)
+
+
+NEW_PROCESS = """
+import hashlib, json, sys
+from pathlib import Path
+import torch
+from safetensors.torch import load_file
+from torch import nn
+from bal.backbones import Classifier
+from bal.detectors import load
+torch.set_num_threads(1)
+weights = load_file(Path(sys.argv[1]) / "weights")
+x = weights.pop("x")
+model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
+model.load_state_dict(weights)
+detectors = {path.stem: load(path, Classifier(model)) for path in Path(sys.argv[1]).glob("*.bal")}
+print(json.dumps({name: hashlib.sha256(d.score(x).tobytes()).hexdigest() for name, d in detectors.items()}))
+"""
+
+
+def test_a_new_process_reads_every_detector_and_gives_the_same_bytes(inputs, classifier, fitted, tmp_path):
+    x = torch.cat([inputs[0], inputs[2]])
+    save_file({**classifier.model.state_dict(), "x": x}, tmp_path / "weights")
+    for name, detector in fitted.items():
+        detector.save(tmp_path / f"{name}.bal")
+    command = [sys.executable, "-W", "ignore", "-c", NEW_PROCESS, str(tmp_path)]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert told == {name: hashlib.sha256(detector.score(x).tobytes()).hexdigest() for name, detector in fitted.items()}
+    assert len(told) == len(DETECTORS)
 
 
 @every_detector

@@ -1,14 +1,17 @@
 """The routes, what they refuse, and thousands of mutated bodies."""
 
 import asyncio
+import gc
 import json
 import logging
 import os
+import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from asking import client_of, encoded, some_image, tensor
+from asking import client_of, encoded, png, some_image, tensor
 from bal.errors import DataError
 from bal.serving.app import make_app
 
@@ -101,6 +104,7 @@ def test_numbers_that_are_not_finite_are_null(make_service, bal_detector, tiny_i
         ("GET", "/docs", b"", 404, "not_found"),
         ("POST", "/v1/score", b"", 422, "empty"),
         ("POST", "/v1/score", b"hello", 415, "not_an_image"),
+        ("POST", "/v1/score", png(13000, 13000), 413, "too_large"),
         ("POST", "/v2/models/tiny/infer", b"{", 400, "not_json"),
         ("POST", "/v2/models/tiny/infer", tensor(np.zeros((1, 3, 4, 4))), 422, "wrong_shape"),
         ("POST", "/v2/models/tiny/infer", tensor(np.zeros((65, 1, 4, 4))), 413, "too_large"),
@@ -108,7 +112,7 @@ def test_numbers_that_are_not_finite_are_null(make_service, bal_detector, tiny_i
     ],
 )
 def test_a_refusal_is_json_with_a_code_a_sentence_and_the_id(make_service, method, path, content, status, code):
-    """Fault 5."""
+    """Fault 5; and fault 9, an image of 169 million pixels in a few bytes."""
     [answer] = ask(make_service(), (method, path, {"content": content}))
     said = answer.json()
     assert (answer.status_code, said["code"]) == (status, code)
@@ -231,9 +235,18 @@ def mutated(body, rng):
     return bytes(body[: rng.integers(0, len(body) + 1)] if rng.random() < 0.1 else body)
 
 
+def resident_bytes():
+    """Memory of this process, with that of libraries; 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
 def test_mutated_bodies_are_answered_or_refused_and_nothing_breaks(make_service, rng, caplog):
     """20,000 of them with BAL_FUZZ=20000."""
-    caplog.set_level(logging.CRITICAL, "bal.serving")
+    for name in ("bal.serving", "httpx2"):  # records that are kept would be growth
+        caplog.set_level(logging.CRITICAL, name)
     photo = rng.integers(0, 256, (9, 7, 3), np.uint8)
     images = [encoded(photo, kind) for kind in ("PNG", "JPEG", "WEBP")] + [encoded(photo, "WEBP", lossless=True)]
     images += [encoded(photo[..., 0].astype(np.uint16)), encoded(np.dstack([photo, photo[..., :1]]))]
@@ -242,9 +255,13 @@ def test_mutated_bodies_are_answered_or_refused_and_nothing_breaks(make_service,
 
     async def scene():
         seen = {}
-        service = make_service(max_pixels=10_000, deadline=60)
+        service = make_service(max_pixels=10_000, deadline=60, window=20)
         async with client_of(service) as client:
             for number in range(MUTATED):
+                if number == MUTATED // 10:  # all that is made once is made
+                    gc.collect()
+                    tracemalloc.start()
+                    traced, resident = tracemalloc.get_traced_memory()[0], resident_bytes()
                 path, seed = seeds[number % len(seeds)]
                 body = mutated(seed, rng)
                 answer = await client.post(path, content=body)
@@ -253,7 +270,17 @@ def test_mutated_bodies_are_answered_or_refused_and_nothing_breaks(make_service,
                 assert answer.status_code == 200 or set(said) == {"error", "code", "request_id"}
                 seen[answer.status_code] = seen.get(answer.status_code, 0) + 1
             assert (await client.get("/v2/health/ready")).status_code == 200
-        return seen
+            assert (service.gate.inside, service.gate.bytes, service.batcher.queued_rows) == (0, 0, 0)
+            gc.collect()
+            grown = tracemalloc.get_traced_memory()[0] - traced, resident_bytes() - resident
+        assert service.clean
+        return seen, grown
 
-    seen = asyncio.run(scene())
+    try:
+        seen, (traced, resident) = asyncio.run(scene())
+    finally:
+        tracemalloc.stop()
+    logging.getLogger(__name__).info("answers %s; growth of %d bytes traced, %d bytes resident", seen, traced, resident)
     assert {200, 400, 415, 422} <= set(seen), seen
+    assert traced < 300_000, "Python's objects: not 200 bytes for each of 1,800 bodies, and no more for ten times as many"
+    assert resident < 32 << 20, "with the memory of decoders, which Python does not see"

@@ -5,9 +5,11 @@ import base64
 import json
 import re
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import numpy as np
 import pytest
 import uvicorn
@@ -19,6 +21,7 @@ from bal.backbones import Classifier, ClassifierTraining, train_classifier
 from bal.data import load_sample
 from bal.data.images import decode
 from bal.detectors import BAL, make_detector
+from bal.features import extract
 from bal.seeding import make_generator
 from bal.serving.app import make_app
 from bal.serving.limits import Limits
@@ -135,6 +138,9 @@ def running(detector, token=None, **limits):
     server = uvicorn.Server(uvicorn.Config(make_app(service, Guard(token)), ws="none", log_config=None))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
+    until = time.monotonic() + 60
+    while not server.started and time.monotonic() < until:  # a browser is refused before
+        time.sleep(0.01)
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
@@ -225,6 +231,77 @@ def test_a_picture_is_picked_by_keyboard_and_one_that_is_not_known_is_told_so(cl
         assert "mine.png" in page.inner_text("#decisions li:first-child")
         page.click("#decisions li:nth-child(2) button")
         assert "Accepted" in answer_of(page, name), "an older decision is shown again"
+
+
+NUMBERS = """() => Object.fromEntries([...document.querySelectorAll("#details .what")].map(
+    (what) => [what.textContent, what.nextElementSibling.nextElementSibling.textContent]))"""
+DRAWN = """() => {
+    const all = (selector, ...names) =>
+        [...document.querySelectorAll(selector)].map((shape) => names.map((name) => Number(shape.getAttribute(name))));
+    const widths = Object.fromEntries(["histogram", "map"].map(
+        (id) => [id, document.querySelector(`#${id} svg`).viewBox.baseVal]).map(([id, box]) => [id, [box.width, box.height]]));
+    return {
+        widths, needle: all("#histogram .needle", "x1", "x2"), cut: all("#histogram .cut", "x1", "x2"),
+        dots: all("#map .class-dot", "cx", "cy"), ring: all("#map .ring", "cx", "cy"), known: all("#map .mark-known", "cx", "cy"),
+    };
+}"""
+
+
+def printed(value):
+    """A number from 0 to 1 as the page writes it."""
+    if 0 < value < 0.001:
+        digits, power = f"{value:.1e}".split("e")
+        return f"{digits}\u00a0\u00d7\u00a010" + str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    if 0.9995 < value < 1:
+        return ">\u00a00.999"
+    return f"{value:#.2g}" if value < 0.1 else f"{value:.3f}"
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_dropped_picture_is_shown_with_the_numbers_and_places_of_the_answer(clothes, browse, accepted):
+    sample = load_sample()
+    image = first(clothes, (sample.test if accepted else sample.ood)[0], accepted=accepted)
+    with running(clothes) as url:
+        with httpx2.Client(trust_env=False, timeout=60) as client:
+            told, said = client.get(f"{url}/v1/page").json(), client.post(f"{url}/v1/score", content=encoded(image)).json()
+        page = browse(url)
+        page.wait_for_selector("#samples button")
+        page.evaluate(DROP, [list(encoded(image)), "dropped.png"])
+        words = answer_of(page, sample.classes[said["label"]] if accepted else "Not something I know")
+        assert "dropped.png" in words
+        numbers, drawn = page.evaluate(NUMBERS), page.evaluate(DRAWN)
+    check_against_the_detector(said, clothes, image)
+    shown = {"confidence": "confidence", "p1": "p1", "p2": "p2", "p_value": "p-value"}
+    assert numbers == {name: printed(said[key]) for key, name in shown.items()}
+    # The histogram: bins of equal widths on the screen, four pixels from each side
+    edges, wide = told["histogram"]["edges"], drawn["widths"]["histogram"][0] - 8
+    for shape, value in (("needle", said["score"]), ("cut", said["threshold"])):
+        x = 4 + wide * np.interp(value, edges, np.linspace(0, 1, len(edges)))
+        assert np.array(drawn[shape]) == pytest.approx(np.array([[x, x]]), abs=0.01)
+    assert (drawn["needle"][0][0] >= drawn["cut"][0][0]) == accepted
+    # The map: the image stands to the class means as the answer says
+    centres = np.column_stack([told["map"]["centres"], np.ones(10)])
+    to_screen = np.linalg.lstsq(centres, np.array(drawn["dots"]), rcond=None)[0]
+    assert centres @ to_screen == pytest.approx(np.array(drawn["dots"]), abs=0.01)
+    place = np.clip(np.array([*said["map"], 1.0]) @ to_screen, 8, np.array(drawn["widths"]["map"]) - 8)
+    assert np.array(drawn["ring"]) == pytest.approx(place[None], abs=0.01)
+    assert len(drawn["known"]) == accepted, "a disc if it is accepted, a cross if not"
+
+
+def check_against_the_detector(said, detector, image):
+    """The served answer is what the detector itself says."""
+    answer, (p1,) = detector.predict(image[None]), softmax_of(detector, image)
+    for name in ("confidence", "p_value", "score"):
+        assert said[name] == pytest.approx(getattr(answer, name)[0], rel=1e-4), name
+    assert (said["label"], said["threshold"]) == (answer.label[0], detector.threshold_.item())
+    assert said["p1"] == pytest.approx(p1, rel=1e-4)
+    assert said["p1"] * said["p2"] == pytest.approx(answer.confidence[0], rel=1e-4)
+
+
+def softmax_of(detector, image):
+    """The largest probability of the classifier."""
+    features = extract(detector.classifier_, image[None], spec=detector.spec_, show_progress=False)
+    return features.logits.double().softmax(1).amax(1).tolist()
 
 
 def decided(detector, picture):

@@ -2,7 +2,6 @@
 
 import json
 import struct
-import zlib
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from asking import encoded, tensor
+from asking import encoded, png, tensor
 from bal.data.folders import read_image_folder
 from bal.data.parquet import read_parquet
 from bal.data.shards import find_shards
@@ -35,16 +34,6 @@ def refusal(read, body, model):
     with pytest.raises(Refusal) as refused:
         read(body, model, LIMITS)
     return refused.value.status, refused.value.code
-
-
-def png(width, height):
-    """A tiny file that claims to be large."""
-
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
 
 
 GREY = np.random.default_rng(0).integers(0, 256, (6, 9), np.uint8)

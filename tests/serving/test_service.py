@@ -232,6 +232,33 @@ def test_a_model_that_does_not_come_back_makes_the_server_neither_ready_nor_live
     asyncio.run(scene())
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_dead_worker_makes_the_server_neither_ready_nor_live(make_service, monkeypatch):
+    """Fault 23: the thread of the model ends, though nobody asked it to."""
+
+    def die(_):
+        raise MemoryError("outside of what the worker can answer for")
+
+    async def scene():
+        service = make_service(deadline=60, drain_seconds=0.05)
+        monkeypatch.setattr(service.batcher, "_outcomes", die)
+        async with client_of(service) as client:
+            for route in ("health/live", "health/ready", "models/tiny/ready"):
+                assert (await client.get(f"/v2/{route}")).status_code == 200
+            asked = score(client)
+            await soon(lambda: not service.batcher.alive)
+            for route in ("health/live", "health/ready", "models/tiny/ready"):
+                answer = await client.get(f"/v2/{route}")
+                assert (answer.status_code, answer.json()["code"]) == (503, "stuck")
+            assert "bal_ready 0.0" in (await client.get("/metrics")).text
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+            assert (service.gate.inside, service.batcher.queued_rows) == (0, 0)
+        assert not service.clean
+
+    asyncio.run(scene())
+
+
 def test_a_service_that_ends_answers_what_it_accepted(make_service):
     """Fault 23."""
 
