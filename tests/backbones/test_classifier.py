@@ -543,3 +543,16 @@ def test_small_batches_are_neither_weighed_nor_split(generator):
 def test_channels_last_is_told_as_such():
     with pytest.raises(ShapeError, match=r"channels last: give \(N, channels, height, width\), x.transpose\(0, 3, 1, 2\)"):
         Classifier(wide_network(4))(torch.zeros(20, 8, 8, 1))
+
+
+def test_a_replica_has_the_same_weights_in_the_same_memory_and_modules_of_its_own(tiny_model, tiny_images):
+    classifier = Classifier(tiny_model, preprocess=Normalise((0.5,), (0.2,)))
+    other = classifier.replica()
+    pairs = list(zip(classifier.model.parameters(), other.model.parameters(), strict=True))
+    assert all(mine is theirs for mine, theirs in pairs)
+    assert other.head is not classifier.head
+    assert other.head is dict(other.model.named_modules())[other.head_name]
+    assert other.fingerprint() == classifier.fingerprint()
+    with ThreadPoolExecutor(2) as threads:
+        answers = list(threads.map(lambda i: (classifier, other)[i % 2](tiny_images[0]), range(40)))
+    assert all(torch.equal(a, b) for answer in answers for a, b in zip(answer, answers[0], strict=True))

@@ -173,7 +173,7 @@ def test_a_refusal_of_the_model_itself_is_422(make_service):
         raise DataError("rows of this kind cannot be scored")
 
     service = make_service()
-    service.batcher.run = refuse
+    service.batcher.runs = (refuse,)
     [answer] = ask(service, ("POST", "/v1/score", {"content": some_image()}))
     assert (answer.status_code, answer.json()["error"]) == (422, "rows of this kind cannot be scored")
 

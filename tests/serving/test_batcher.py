@@ -54,6 +54,28 @@ def test_while_the_model_works_the_next_batch_gathers_and_is_never_too_large():
     asyncio.run(scene())
 
 
+def test_two_models_work_at_the_same_time_and_a_batch_for_a_third_gathers():
+    async def scene():
+        models = Held(doubled), Held(doubled)
+        batcher = MicroBatcher(*models, max_rows=4, queue_rows=16)
+        batcher.start()
+        first, second = submit(batcher, 1), submit(batcher, 2)
+        await soon(lambda: all(model.started.is_set() for model in models))
+        others = [submit(batcher, i) for i in (3, 4)]
+        await soon(lambda: batcher.queued_rows == 2)
+        models[1].go.set()  # the queue goes on behind the one that is free
+        await asyncio.gather(*others)
+        assert not (first.done() and second.done())
+        models[0].go.set()
+        assert [await job for job in (first, second, *others)] == [2, 4, 6, 8]
+        assert sorted(model.batches for model in models) == [[1], [1, 2]]
+        assert await batcher.stop(5)
+        assert not batcher.alive
+        assert batcher.busy_seconds() == 0
+
+    asyncio.run(scene())
+
+
 def test_more_rows_than_the_queue_holds_are_refused_and_the_others_answered():
     async def scene():
         model = Held(doubled)

@@ -17,8 +17,9 @@ def score(client, seed=0, **options):
 
 
 def held(service):
-    service.batcher.run = Held(service.model.run)
-    return service.batcher.run
+    model = Held(service.model.run)
+    service.batcher.runs = (model,)
+    return model
 
 
 class Caller:
@@ -72,6 +73,24 @@ def test_requests_that_come_together_share_batches(make_service):
         assert model.batches == [1, 16, 16]
 
     asyncio.run(scene())
+
+
+def test_several_workers_answer_as_one_does(make_service, bal_detector):
+    def answers(workers):
+        async def scene():
+            async with client_of(make_service(bal_detector, workers=workers, max_batch=2)) as client:
+                return [answer.json() for answer in await asyncio.gather(*(score(client, seed) for seed in range(24)))]
+
+        return [{name: value for name, value in answer.items() if name != "request_id"} for answer in asyncio.run(scene())]
+
+    for one, three in zip(answers(1), answers(3), strict=True):
+        assert one.pop("map") == pytest.approx(three.pop("map"), rel=1e-4)
+        assert {k: v for k, v in one.items() if not isinstance(v, float)} == {
+            k: v for k, v in three.items() if not isinstance(v, float)
+        }
+        assert [v for v in one.values() if isinstance(v, float)] == pytest.approx(
+            [v for v in three.values() if isinstance(v, float)], rel=1e-4
+        )
 
 
 def test_a_deadline_that_passes_is_504_and_the_rows_are_dropped(make_service):
@@ -195,7 +214,8 @@ def test_an_input_that_breaks_the_model_is_500_for_its_request_alone(make_servic
                 raise RuntimeError("secret")
             return run(items)
 
-        service.batcher.run = model = Held(fragile)
+        model = Held(fragile)
+        service.batcher.runs = (model,)
         rows = [[[[0.5] * 4] * 4]]
         async with client_of(service) as client:
             first = score(client)
@@ -236,12 +256,12 @@ def test_a_model_that_does_not_come_back_makes_the_server_neither_ready_nor_live
 def test_a_dead_worker_makes_the_server_neither_ready_nor_live(make_service, monkeypatch):
     """Fault 23: the thread of the model ends, though nobody asked it to."""
 
-    def die(_):
+    def die(*_):
         raise MemoryError("outside of what the worker can answer for")
 
     async def scene():
         service = make_service(deadline=60, drain_seconds=0.05)
-        monkeypatch.setattr(service.batcher, "_outcomes", die)
+        monkeypatch.setattr("bal.serving.batcher.outcomes_of", die)
         async with client_of(service) as client:
             for route in ("health/live", "health/ready", "models/tiny/ready"):
                 assert (await client.get(f"/v2/{route}")).status_code == 200

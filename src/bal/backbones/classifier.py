@@ -1,5 +1,6 @@
 """The frozen classifier H and its backbone h (Sec. 3 and 4.1 of the paper)."""
 
+import copy
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -53,6 +54,12 @@ class Classifier:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.Lock())
+
+    def replica(self) -> "Classifier":
+        """The same weights under modules of their own, for a second thread: modes and hooks belong to modules."""
+        modules = [self.model, *([] if self.preprocess is None else [self.preprocess])]
+        shared = {id(tensor): tensor for module in modules for tensor in (*module.parameters(), *module.buffers())}
+        return copy.deepcopy(self, shared)
 
     @property
     def classes(self) -> int:

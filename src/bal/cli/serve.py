@@ -1,13 +1,14 @@
 """bal serve."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tyro
 
 from bal.cli.common import load_with_classifier
-from bal.errors import SettingsError
 from bal.settings import check_number
+
+MOST_WORKERS = 4  # unless asked for more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +49,10 @@ class Serve:
     """For a client to send its body; later is 408."""
     drain: float = 30.0
     """Seconds after SIGTERM to answer what was accepted."""
+    workers: int | None = None
+    """Threads that run the model, over the same weights; one for each core without this, and one on a GPU."""
     threads: int | None = None
-    """Of torch; as many as it likes without this."""
+    """Of torch in each worker; the cores divided among the workers without this."""
     window: int = 1000
     """Last decisions that the drift alarm looks at."""
 
@@ -63,6 +66,11 @@ class Serve:
         from bal.serving.limits import Limits  # noqa: PLC0415
         from bal.serving.security import check_address, read_token  # noqa: PLC0415
 
+        token = read_token(self.token_file)
+        check_address(self.host, token=token, allow_public=self.allow_public)
+        import torch  # noqa: PLC0415
+
+        workers, threads = share_cores(torch.get_num_threads(), self.workers, self.threads)
         limits = Limits(
             max_batch=self.max_batch,
             queue=self.queue,
@@ -72,24 +80,30 @@ class Serve:
             body_seconds=self.body_seconds,
             drain_seconds=self.drain,
             window=self.window,
+            workers=workers,
         )
-        token = read_token(self.token_file)
-        check_address(self.host, token=token, allow_public=self.allow_public)
-        self._set_threads()
+        torch.set_num_threads(threads)
         from bal.serving.model import ServedModel  # noqa: PLC0415
         from bal.serving.server import serve  # noqa: PLC0415
         from bal.serving.service import Service  # noqa: PLC0415
 
         name = self.detector.resolve().stem if self.name is None else self.name
         model = ServedModel(load_with_classifier(self.detector, self.classifier), name)
+        if model.classifier.device.type != "cpu" and self.workers is None:
+            limits = replace(limits, workers=1)
         model.warm_up()
         serve(Service(model, limits), host=self.host, port=self.port, token=token)
 
-    def _set_threads(self) -> None:
-        if self.threads is None:
-            return
-        import torch  # noqa: PLC0415
 
-        if self.threads < 1:
-            raise SettingsError(f"--threads must be 1 or more, got {self.threads}")
-        torch.set_num_threads(self.threads)
+def share_cores(cores: int, workers: int | None, threads: int | None) -> tuple[int, int]:
+    """Workers, and threads of torch in each: a thread of torch that waits for another one costs more than a second worker.
+
+    >>> share_cores(2, None, None), share_cores(16, None, None), share_cores(16, None, 8), share_cores(16, 1, None)
+    ((2, 1), (4, 4), (2, 8), (1, 16))
+    """
+    for name, value in (("workers", workers), ("threads", threads)):
+        if value is not None:
+            check_number(name, value, low=1, high=1024, whole=True)
+    if workers is None:
+        workers = max(1, min(MOST_WORKERS, cores // (threads or 1)))
+    return workers, threads or max(1, cores // workers)

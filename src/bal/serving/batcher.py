@@ -1,7 +1,7 @@
-"""Requests that come at the same time share a pass of the model: a bounded queue, deadlines, one worker thread.
+"""Requests that come at the same time share a pass of the model: a bounded queue, deadlines, a thread for each model.
 
-While the model is at work the next batch gathers, so nobody waits for a batch to fill. Work that nobody waits for any more, since
-its deadline has passed or its client has gone, is taken out of the queue and never computed.
+While the models are at work the next batch gathers, so nobody waits for a batch to fill. Work that nobody waits for any more,
+since its deadline has passed or its client has gone, is taken out of the queue and never computed.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from bal.errors import BalError
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+Run: TypeAlias = Callable[[list[In]], list[Out]]
 
 
 class QueueFullError(BalError):
@@ -50,39 +51,38 @@ Watch: TypeAlias = Callable[[int, float], None]  # rows of a batch and the secon
 
 
 class MicroBatcher(Generic[In, Out]):
-    """``run`` takes the items of a batch and gives one answer for each, in order; it is called by one thread of our own.
+    """Each of ``runs`` takes the items of a batch and gives one answer for each, in order; it is called by a thread of its own.
 
-    All other methods belong to the event loop. An item that makes ``run`` fail spoils nobody else's answer: its batch is run
-    again one by one.
+    All other methods belong to the event loop. An item that makes a run fail spoils nobody else's answer: its batch is run again
+    one by one.
     """
 
-    def __init__(
-        self, run: Callable[[list[In]], list[Out]], *, max_rows: int, queue_rows: int, watch: Watch | None = None
-    ) -> None:
-        self.run, self.max_rows, self.queue_rows, self.watch = run, max_rows, queue_rows, watch
+    def __init__(self, *runs: Run[In, Out], max_rows: int, queue_rows: int, watch: Watch | None = None) -> None:
+        self.runs, self.max_rows, self.queue_rows, self.watch = runs, max_rows, queue_rows, watch
         self.queued_rows = 0
         self._queue: dict[Job[In, Out], None] = {}  # in order of arrival; a dict, since jobs leave from the middle
-        self._batches: SimpleQueue[list[Job[In, Out]] | None] = SimpleQueue()
-        self._busy_since: float | None = None
-        self._thread: threading.Thread | None = None
+        self._batches: SimpleQueue[tuple[int, list[Job[In, Out]]] | None] = SimpleQueue()
+        self._number = 0  # of the last batch
+        self._at_work: dict[int, float] = {}  # since when, by the number of a batch
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Start the worker; inside a running event loop."""
+        """Start the workers; inside a running event loop."""
         self._loop = asyncio.get_running_loop()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._thread = threading.Thread(target=self._work, name="bal-model", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._work, args=(run,), name="bal-model", daemon=True) for run in self.runs]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def alive(self) -> bool:
-        """Whether the worker can take a batch."""
-        return self._thread is not None and self._thread.is_alive()
+        """Whether every worker can take a batch."""
+        return bool(self._threads) and all(thread.is_alive() for thread in self._threads)
 
     def busy_seconds(self) -> float:
-        """How long the model has been at work on the current batch."""
-        since = self._busy_since
-        return 0.0 if since is None else time.monotonic() - since
+        """How long the oldest batch has been at work."""
+        return time.monotonic() - min(self._at_work.values()) if self._at_work else 0.0
 
     async def submit(self, item: In, *, rows: int, deadline: float) -> Out:
         """The answer for an item; ``deadline`` is a time of the event loop."""
@@ -100,12 +100,13 @@ class MicroBatcher(Generic[In, Out]):
             self._leave(job)
 
     async def stop(self, seconds: float) -> bool:
-        """Finish what is queued and end the worker; False if it is still at work after so many seconds."""
+        """Finish what is queued and end the workers; False if one is still at work after so many seconds."""
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._idle.wait(), seconds)
-        self._batches.put(None)
-        if self._thread is not None and self._idle.is_set():
-            self._thread.join(1)
+        for _ in self._threads:
+            self._batches.put(None)
+        for thread in self._threads if self._idle.is_set() else []:
+            thread.join(1)
         return self._idle.is_set()
 
     def _leave(self, job: Job[In, Out]) -> None:
@@ -114,16 +115,17 @@ class MicroBatcher(Generic[In, Out]):
             self.queued_rows -= job.rows
 
     def _feed(self) -> None:
-        """Give the worker a batch, if it is free and there is one."""
-        if self._busy_since is not None:
+        """Give a free worker a batch, if there are both."""
+        if len(self._at_work) == len(self.runs):
             return
         batch = self._take()
-        if not batch:
+        if batch:
+            self._idle.clear()
+            self._number += 1
+            self._at_work[self._number] = time.monotonic()
+            self._batches.put((self._number, batch))
+        elif not self._at_work:
             self._idle.set()
-            return
-        self._idle.clear()
-        self._busy_since = time.monotonic()
-        self._batches.put(batch)
 
     def _take(self) -> list[Job[In, Out]]:
         """The oldest jobs that fit into a batch."""
@@ -138,24 +140,17 @@ class MicroBatcher(Generic[In, Out]):
                 rows += job.rows
         return batch
 
-    def _work(self) -> None:
-        """The worker thread."""
-        while (batch := self._batches.get()) is not None:
+    def _work(self, run: Run[In, Out]) -> None:
+        """A worker thread."""
+        while (given := self._batches.get()) is not None:
+            number, batch = given
             started = time.monotonic()
-            outcomes = self._outcomes(batch)
+            outcomes = outcomes_of(run, batch)
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._deliver, outcomes, time.monotonic() - started)
+                self._loop.call_soon_threadsafe(self._deliver, number, outcomes, time.monotonic() - started)
 
-    def _outcomes(self, batch: list[Job[In, Out]]) -> "list[Outcome[In, Out]]":
-        try:
-            return list(zip(batch, self.run([job.item for job in batch]), strict=True))
-        except BaseException as error:
-            if len(batch) == 1:
-                return [(batch[0], error)]
-        return [outcome for job in batch if job.wanted for outcome in self._outcomes([job])]
-
-    def _deliver(self, outcomes: "list[Outcome[In, Out]]", seconds: float) -> None:
-        self._busy_since = None
+    def _deliver(self, number: int, outcomes: "list[Outcome[In, Out]]", seconds: float) -> None:
+        del self._at_work[number]
         self._feed()  # the worker goes on while the answers are written
         if self.watch is not None:
             self.watch(sum(job.rows for job, _ in outcomes), seconds)
@@ -166,6 +161,16 @@ class MicroBatcher(Generic[In, Out]):
                 job.waiting.set_exception(as_error(outcome))
             else:
                 job.waiting.set_result(outcome)
+
+
+def outcomes_of(run: Run[In, Out], batch: list[Job[In, Out]]) -> "list[Outcome[In, Out]]":
+    """The answers of a batch; if it fails, those of its jobs one by one."""
+    try:
+        return list(zip(batch, run([job.item for job in batch]), strict=True))
+    except BaseException as error:
+        if len(batch) == 1:
+            return [(batch[0], error)]
+    return [outcome for job in batch if job.wanted for outcome in outcomes_of(run, [job])]
 
 
 def expire(job: Job[In, Out]) -> None:

@@ -22,7 +22,8 @@ class Limits:
         body_seconds: for a client to send its body; later is 408.
         idle_seconds: for a client to send the head of a request, and for an idle connection.
         connections: open at a time.
-        decoders: threads that read images and JSON; one other thread runs the model.
+        workers: threads that run the model, each with modules of its own over the same weights.
+        decoders: threads that read images and JSON.
         drain_seconds: after SIGTERM, to answer what was accepted.
         stuck_seconds: a batch that takes longer makes the server neither ready nor live.
         window: last decisions that the drift alarm looks at.
@@ -38,6 +39,7 @@ class Limits:
     body_seconds: float = 10.0
     idle_seconds: float = 10.0
     connections: int = 512
+    workers: int = 1
     decoders: int = 2
     drain_seconds: float = 30.0
     stuck_seconds: float = 60.0
@@ -52,4 +54,4 @@ class Limits:
         check_number("queue", self.queue, low=self.max_batch, whole=True)
 
 
-HIGHEST = {"drift_confidence": 0.999999, "window": 10_000, "decoders": 64}
+HIGHEST = {"drift_confidence": 0.999999, "window": 10_000, "decoders": 64, "workers": 64}

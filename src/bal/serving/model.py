@@ -25,7 +25,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class ServedModel:
-    """``run`` is called by one thread; everything else only reads.
+    """``run`` is called by one thread, and by others on replicas; everything else only reads.
 
     The detector is a copy that does not look at the range of inputs: :meth:`check` does, for each request by itself.
     """
@@ -45,6 +45,13 @@ class ServedModel:
         self.map = make_map(detector)
         self.detector = copy.copy(detector)
         self.detector.spec_ = replace(self.spec, low=math.inf, high=-math.inf)
+
+    def replica(self) -> "ServedModel":
+        """The same model for another thread: a classifier takes one pass at a time."""
+        other = copy.copy(self)
+        other.classifier, other.detector = self.classifier.replica(), copy.copy(self.detector)
+        other.detector.classifier_ = other.classifier
+        return other
 
     @property
     def version(self) -> str:

@@ -33,11 +33,15 @@ class Service:
 
     def __init__(self, model: ServedModel, limits: Limits | None = None) -> None:
         self.model, self.limits = model, limits or Limits()
+        models = [model, *(model.replica() for _ in range(1, self.limits.workers))]
         self.gate = Gate(requests=self.limits.queue, max_bytes=self.limits.held_bytes)
         self.drift = Drift(model.calibration, window=self.limits.window, confidence=self.limits.drift_confidence)
         self.metrics = Metrics(model, self.drift, self._gauges)
         self.batcher: MicroBatcher[NDArray[Any], Columns] = MicroBatcher(
-            model.run, max_rows=self.limits.max_batch, queue_rows=self.limits.queue, watch=self.metrics.saw_batch
+            *(each.run for each in models),
+            max_rows=self.limits.max_batch,
+            queue_rows=self.limits.queue,
+            watch=self.metrics.saw_batch,
         )
         self.clean = True  # nothing was left undone at the end
         self._end = 0.0  # when the drain is over
