@@ -2,8 +2,8 @@
 
 Three parts, each bounded in time and in number of requests:
 
-1. offline: what `bal score` does (decode, predict, write rows), images a second, in this process, with the threads of the server,
-   half of it before the loads and half after them.
+1. offline: what `bal score` does (decode, predict, write rows), images a second, in this process, with all cores; half of it before
+   the loads and half after them.
 2. sustained: 16 clients, each with one connection and one image at a time; images a second, share of the offline rate, p50, p99.
 3. overload: four times the sustained rate is offered over many connections to a server with a short queue; share of 503, whether
    each has Retry-After, whether every request got an answer, and the server's resident memory from the first seconds to the last.
@@ -30,7 +30,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
-import torch
 from PIL import Image
 
 from bal.backbones import load_classifier
@@ -125,9 +124,9 @@ async def press(url: str, bodies: list[bytes], *, clients: int, seconds: float, 
 class Server:
     """`bal serve` in a process of its own, ended by SIGTERM."""
 
-    def __init__(self, folder: Path, network: str, *arguments: str, threads: int) -> None:
+    def __init__(self, folder: Path, network: str, *arguments: str) -> None:
         command = [sys.executable, "-m", "bal.cli", "serve", "d", "--classifier", f"load_model:{network}", "--port", "0"]
-        command += ["--threads", str(threads), *arguments]
+        command += arguments
         self.log = (folder / "log").open("w")
         self.process = subprocess.Popen(command, cwd=folder, stderr=self.log)  # noqa: S603
         self.url = self._url(folder / "log")
@@ -203,18 +202,16 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=100_000, help="requests of each load")
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--network", choices=("densenet", "resnet18"), default="densenet")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of torch, offline and served")
     settings = parser.parse_args()
-    torch.set_num_threads(settings.threads)
     with tempfile.TemporaryDirectory() as place:
         folder, network = Path(place), settings.network
         bodies = prepare(folder, network, settings.images)
         alone = offline(folder, network, settings.images, "before")
-        server = Server(folder, network, threads=settings.threads)
+        server = Server(folder, network)
         asyncio.run(press(server.url, bodies, clients=CLIENTS, seconds=2, most=settings.most))  # warm
         calm = asyncio.run(press(server.url, bodies, clients=CLIENTS, seconds=settings.seconds, most=settings.most))
         codes = [server.stop()]
-        server = Server(folder, network, "--queue", str(SHORT_QUEUE), threads=settings.threads)
+        server = Server(folder, network, "--queue", str(SHORT_QUEUE))
         rush = press(server.url, bodies, clients=CROWD, seconds=settings.seconds, most=settings.most, rate=OVERLOAD * calm.rate)
         busy, memory = asyncio.run(watched(server, rush))
         codes.append(server.stop())
