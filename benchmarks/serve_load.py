@@ -2,7 +2,7 @@
 
 Three parts, each bounded in time and in number of requests:
 
-1. offline: what `bal score` does (decode, predict, write rows), images a second, in this process, with all cores; half of it before
+1. offline: what `bal score` does (decode, predict, write rows), images a second, in this process with all cores, half before
    the loads and half after them.
 2. sustained: 16 clients, each with one connection and one image at a time; images a second, share of the offline rate, p50, p99.
 3. overload: four times the sustained rate is offered over many connections to a server with a short queue; share of 503, whether
