@@ -18,7 +18,7 @@ class DataList:
     Example: BAL_DATA=/data bal data list
     """
 
-    json: bool = False
+    json: Annotated[bool, tyro.conf.arg(prefix_name=False)] = False
     """Print the list as JSON."""
 
     def __call__(self) -> None:
@@ -68,7 +68,7 @@ class DataVerify:
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
     """Data sets; all of them when not given."""
-    json: bool = False
+    json: Annotated[bool, tyro.conf.arg(prefix_name=False)] = False
     """Print the state of every file as JSON, by data set."""
 
     def __call__(self) -> None:
