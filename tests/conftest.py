@@ -12,6 +12,12 @@ from bal.seeding import make_generator
 torch.set_num_threads(1)  # pytest-xdist already uses every core
 
 
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Networks made without a generator are the same in every run and order of the tests."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def generator() -> torch.Generator:
     return make_generator(0)

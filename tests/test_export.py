@@ -310,7 +310,9 @@ def test_a_network_whose_steps_depend_on_values_is_refused(tiny_images, tmp_path
         def forward(self, x):
             return self.head(x.flatten(1) if x.sum() > 0 else -x.flatten(1))
 
-    detector = fitted(Classifier(Fickle()), tiny_images)
+    classifier = Classifier(Fickle())
+    teach(classifier, *tiny_images)
+    detector = fitted(classifier, tiny_images)
     with pytest.raises(ExportError, match="cannot be traced"):
         export_detector(detector, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []

@@ -101,7 +101,7 @@ def share_cores(cores: int, workers: int | None, threads: int | None) -> tuple[i
     >>> share_cores(2, None, None), share_cores(16, None, None), share_cores(16, None, 8), share_cores(16, 1, None)
     ((2, 1), (4, 4), (2, 8), (1, 16))
     """
-    for name, value in (("workers", workers), ("threads", threads)):
+    for name, value in (("--workers", workers), ("--threads", threads)):
         if value is not None:
             check_number(name, value, low=1, high=1024, whole=True)
     if workers is None:
