@@ -57,9 +57,7 @@ class Classifier:
 
     def replica(self) -> "Classifier":
         """The same weights under modules of their own, for a second thread: modes and hooks belong to modules."""
-        modules = [self.model, *([] if self.preprocess is None else [self.preprocess])]
-        shared = {id(tensor): tensor for module in modules for tensor in (*module.parameters(), *module.buffers())}
-        return copy.deepcopy(self, shared)
+        return copy.deepcopy(self, {id(tensor): tensor for tensor in self._tensors().values()})
 
     @property
     def classes(self) -> int:
@@ -78,10 +76,12 @@ class Classifier:
 
     def fingerprint(self) -> str:
         """SHA-256 of every parameter and buffer of the model and its preprocessing, saved by its state_dict or not."""
+        return digest(self._tensors(), {"head": self.head_name})
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Parameters and buffers of model and preprocessing by name."""
         parts = dict(named_tensors(self.model, "model"))
-        if self.preprocess is not None:
-            parts |= dict(named_tensors(self.preprocess, "preprocess"))
-        return digest(parts, {"head": self.head_name})
+        return parts if self.preprocess is None else parts | dict(named_tensors(self.preprocess, "preprocess"))
 
     def head_tensors(self) -> tuple[Tensor, Tensor]:
         """W (classes, m) and b (classes,) of the last layer, float32 copies on the CPU."""

@@ -1,12 +1,12 @@
 """Labels of data that is read by shards: they are small, so they are read whole and apart from the inputs."""
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bal.data.archives import DAMAGED
 from bal.data.catalog import CATALOG
 from bal.data.extras import import_extra
 from bal.data.files import LABEL_NAMES, is_parquet
@@ -66,5 +66,5 @@ def npz_labels(path: Path) -> NDArray[np.int64] | None:
         with np.load(path, allow_pickle=False) as archive:
             name = next((name for name in LABEL_NAMES if name in archive.files), None)
             return None if name is None else np.asarray(archive[name])
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, *DAMAGED) as error:
         raise DataError(f"the labels of {path} cannot be read ({error}); write it with numpy.savez") from error
