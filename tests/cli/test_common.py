@@ -40,8 +40,9 @@ def test_json_has_null_for_numbers_that_are_not_finite():
     assert without_nan({"a": [math.nan, 1.5, (math.inf,)], "b": "NaN"}) == {"a": [None, 1.5, [None]], "b": "NaN"}
 
 
-def test_version():
-    assert bal("version").stdout.strip() == f"bal {__version__}"
+@pytest.mark.parametrize("asked", ["version", "--version"])
+def test_version(asked):
+    assert bal(asked).stdout.strip() == f"bal {__version__}"
 
 
 @pytest.mark.parametrize("arguments", [(), ("no-such-command",), ("demo", "--seeds", "many")])

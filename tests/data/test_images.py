@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bal.data.images import TooLargeError, decode, fit, resize
+from bal.data.images import TooLargeError, decode, fit, resize, webp_size
 from bal.errors import DataError
 
 
@@ -67,6 +67,20 @@ def test_a_pixel_bomb_is_refused_before_it_is_decoded():
     bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
     with pytest.raises(TooLargeError, match="13000 x 13000"):
         decode(bomb, channels=1)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"lossless": True}, {"save_all": True, "append_images": [Image.new("RGB", (301, 17), "red")]}]
+)
+def test_a_webp_bomb_is_refused_before_pillow_sees_it(options, monkeypatch):
+    """To open a WebP file is to make room for all that it claims."""
+    file = encoded(Image.new("RGB", (301, 17)), "WEBP", **options)
+    assert webp_size(file) == Image.open(io.BytesIO(file)).size == (301, 17)
+    monkeypatch.setattr("bal.data.images.quiet_open", lambda _: pytest.fail("it was opened"))
+    with pytest.raises(TooLargeError, match="301 x 17"):
+        decode(file, channels=3, max_pixels=5116)
+    with pytest.raises(DataError, match="does not begin with a picture"):
+        decode(file[:12] + b"EXIF" + file[16:], channels=3)
 
 
 def test_resizing_keeps_the_mean_and_leaves_images_of_that_size_alone():

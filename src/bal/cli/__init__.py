@@ -52,7 +52,8 @@ Command = (
 
 def main() -> None:
     """Entry point: 0 when all went well, 1 on an error that says what to do, 2 on wrong arguments."""
-    command = tyro.cli(Command, prog="bal", description="Teach a trained classifier to say: I don't know this.")
+    asked = ["version"] if sys.argv[1:] == ["--version"] else None  # as every command line has it
+    command = tyro.cli(Command, args=asked, prog="bal", description="Teach a trained classifier to say: I don't know this.")
     warnings.showwarning = show_warning
     try:
         command()

@@ -25,12 +25,16 @@ class TooLargeError(DataError):
 
 def decode(content: bytes, *, channels: int | None, name: str = "the image", max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
     """An image file as (channels, height, width) uint8; channels is 1 for grey, 3 for RGB, or None for what the file has."""
+
+    def check(width: int, height: int) -> None:
+        if width * height > max_pixels:
+            raise TooLargeError(f"{name} has {width} x {height} pixels, more than {max_pixels:,}; make it smaller")
+
     try:
+        if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+            check(*webp_size(content))  # to open one is already to make room for every pixel
         with quiet_open(content) as image:
-            if image.width * image.height > max_pixels:
-                raise TooLargeError(
-                    f"{name} has {image.width} x {image.height} pixels, more than {max_pixels:,}; make it smaller"
-                )
+            check(*image.size)
             image.load()
             return to_array(image, channels)
     except Image.DecompressionBombError as error:
@@ -40,6 +44,22 @@ def decode(content: bytes, *, channels: int | None, name: str = "the image", max
             raise
         reason = "no format is known that begins so" if isinstance(error, UnidentifiedImageError) else error
         raise DataError(f"{name} is not an image that can be read ({reason})") from error
+
+
+def webp_size(content: bytes) -> tuple[int, int]:
+    """Width and height by the first chunk of a WebP file: one lossy or lossless picture, or the canvas of several."""
+    kind, head = content[12:16], content[20:30]
+
+    def number(start: int, length: int) -> int:
+        return int.from_bytes(head[start : start + length], "little")
+
+    if kind == b"VP8 ":
+        return number(6, 2) & 0x3FFF, number(8, 2) & 0x3FFF
+    if kind == b"VP8L":
+        return 1 + (number(1, 4) & 0x3FFF), 1 + (number(1, 4) >> 14 & 0x3FFF)
+    if kind == b"VP8X":
+        return 1 + number(4, 3), 1 + number(7, 3)
+    raise ValueError("a WebP file that does not begin with a picture")
 
 
 def quiet_open(content: bytes) -> Image.Image:
