@@ -18,7 +18,7 @@ GREY_LEVELS = 255.0
 
 @dataclass(eq=False)
 class AEC(InputDetector):
-    r"""log p1 - strength * error of an auto-encoder trained on ID inputs (Denouden et al., 2018; [16] of the BAL paper).
+    r"""log p1 - strength * error of an auto-encoder trained on ID inputs (taken to be Denouden et al., 2018).
 
     .. math:: S = p_1 \exp(-0.1 \, \mathrm{mean} |x - x'|)
 

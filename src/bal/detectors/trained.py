@@ -123,7 +123,7 @@ class DecomposedHead(nn.Module):
 class GeneralizedODIN(TrainedDetector[DecomposedHead]):
     """max_i h_i(x~) of a decomposed confidence h / g, x~ a step that raises it (Hsu et al., CVPR 2020, Eqs. 4 to 9).
 
-    epsilon: None searches the paper's grid for the largest mean score of ID training inputs (Eq. 9), so nothing from OOD leaks.
+    epsilon: None searches the paper's grid and 0 for the largest mean score of ID training inputs (Eq. 9): no OOD.
     """
 
     similarity: Similarity = "cosine"

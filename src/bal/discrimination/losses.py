@@ -3,7 +3,7 @@
 Two forms of the terms that push D down on negatives:
 
 - ``"printed"``: + E[log D(negative)], as the paper prints it in L_s and L_u. It has no lower bound: the loss falls for ever as
-  the logit of a negative goes to minus infinity, and training diverges.
+  the logit of a negative goes to minus infinity, and training can follow it.
 - ``"bounded"``: - E[log(1 - D(negative))], the form that L_t itself uses. The same wish, bounded below by 0. The default.
 """
 

@@ -124,7 +124,7 @@ def fig6_text(arrays: Arrays) -> str:
         f"{len(arrays[f'{known}_labels'])} pictures of cats and dogs, of which the network names {right:.1%} rightly, and "
         f"{len(arrays[f'{other}_labels'])} of other things. At the threshold of {FIG6_THRESHOLD:.2f}, softmax accepts "
         f"{shares[known, 'softmax']:.1%} of the cats and dogs and {shares[other, 'softmax']:.1%} of the others; BAL "
-        f"{shares[known, 'bal']:.1%} and {shares[other, 'bal']:.1%}. Under each picture: softmax (green), then BAL (red)."
+        f"{shares[known, 'bal']:.1%} and {shares[other, 'bal']:.1%}. Under each picture: softmax (green), then BAL (pink)."
     )
 
 
