@@ -72,7 +72,7 @@ KINDS = {"npz": (write_npz, ".npz"), "parquet": (write_parquet, ".parquet"), "fo
 def bal(folder: Path, *arguments: str) -> tuple[float, float]:
     """Seconds, and the largest resident memory in GiB of any child so far."""
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "bal.cli", *arguments], check=True, cwd=folder)  # noqa: S603
+    subprocess.run([sys.executable, "-m", "bal", *arguments], check=True, cwd=folder)  # noqa: S603
     return time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
 
 

@@ -125,7 +125,7 @@ class Server:
     """`bal serve` in a process of its own, ended by SIGTERM."""
 
     def __init__(self, folder: Path, network: str, *arguments: str) -> None:
-        command = [sys.executable, "-m", "bal.cli", "serve", "d", "--classifier", f"load_model:{network}", "--port", "0"]
+        command = [sys.executable, "-m", "bal", "serve", "d", "--classifier", f"load_model:{network}", "--port", "0"]
         command += arguments
         self.log = (folder / "log").open("w")
         self.process = subprocess.Popen(command, cwd=folder, stderr=self.log)  # noqa: S603
@@ -176,7 +176,7 @@ def prepare(folder: Path, network: str, images: int) -> list[bytes]:
     for i, image in enumerate(as_seen_by(network, np.concatenate([sample.test[0], sample.ood[0]])[:images])):
         Image.fromarray(image.transpose(1, 2, 0).squeeze()).save(folder / "photos" / f"{i:04d}.png")
     data = ["--train", "train.npz", "--calibrate", "held-out.npz", "--out", "d"]
-    command = [sys.executable, "-m", "bal.cli", "fit", "--classifier", f"load_model:{network}", *data]
+    command = [sys.executable, "-m", "bal", "fit", "--classifier", f"load_model:{network}", *data]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)  # noqa: S603
     return [path.read_bytes() for path in sorted((folder / "photos").iterdir())]
 

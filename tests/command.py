@@ -8,7 +8,7 @@ from bal.cli import main
 
 
 def bal(*arguments, cwd=None, **environment):
-    command, environment = [sys.executable, "-m", "bal.cli", *arguments], {**os.environ, **environment}
+    command, environment = [sys.executable, "-m", "bal", *arguments], {**os.environ, **environment}
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment)
 
 

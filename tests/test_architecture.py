@@ -22,6 +22,7 @@ LAYERS = [
     "report",
     "serving",
     "cli",
+    "__main__",
 ]
 BASE = {"_version", "errors", "storage", "bundles", "seeding", "progress", "networks", "settings", "calibration", "parallel"}
 

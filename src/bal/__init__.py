@@ -10,6 +10,7 @@ Names are imported when first used, so that ``import bal`` and ``bal --help`` do
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from bal._version import __version__
@@ -59,6 +60,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
+        if not name.startswith("_") and find_spec(f"bal.{name}"):
+            return import_module(f"bal.{name}")
         raise AttributeError(f"module 'bal' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_HOMES[name]), name)
 

@@ -4,11 +4,16 @@ import math
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from bal import __version__
-from bal.cli.common import without_nan
+from bal.cli.common import check_folder, named_sources, with_known_labels, without_nan
+from bal.data.files import Loaded
+from bal.errors import DataError
 from command import bal, bal_here
 
 COMMANDS = ("demo", "fit", "calibrate", "score", "serve", "evaluate", "report", "export", "info", "compare", "reproduce", "data")
@@ -29,7 +34,7 @@ def test_help_takes_less_than_half_a_second_of_processor_time():
     spent = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "bal.cli", "--help"], check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "bal", "--help"], check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(spent) < 0.5
@@ -94,4 +99,45 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_trained(t
     (tmp_path / "file[bold]").write_text("")
     result = bal("demo", "--out", "file[bold]/x", cwd=tmp_path)
     assert result.returncode == 1
-    assert "cannot write file[bold]/x" in result.stderr.replace("\n", "")
+    assert "cannot write to file[bold]/x" in result.stderr.replace("\n", "")
+
+
+def test_a_probe_of_a_folder_touches_no_file_of_its_owner(tmp_path):
+    (tmp_path / ".bal").write_text("mine")
+    check_folder(tmp_path)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_an_ood_set_may_have_a_path_with_an_equals_sign():
+    assert named_sources(["runs/lr=0.1/ood.npz", "noise=runs/lr=0.1/x.npz"]) == {
+        "ood": "runs/lr=0.1/ood.npz",
+        "noise": "runs/lr=0.1/x.npz",
+    }
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_standard_output_that_cannot_be_written_is_told_in_a_sentence():
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "bal", "version"], check=False, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert result.returncode == 1
+    assert "No space left" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_reader_that_has_gone_is_no_matter():
+    with subprocess.Popen([sys.executable, "-m", "bal", "version"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_labels_by_folders_are_numbers_of_the_known_classes(tmp_path):
+    for name in ("cat", "fox"):
+        (tmp_path / name).mkdir()
+        Image.new("L", (2, 2)).save(tmp_path / name / "0.png")
+    loaded = Loaded("images", np.array([0, 1]))
+    assert with_known_labels(loaded, str(tmp_path), ("cat", "dog", "fox")).labels.tolist() == [0, 2]
+    assert with_known_labels(loaded, str(tmp_path), ()) is loaded, "without names, their order has to do"
+    with pytest.raises(DataError, match="no known classes: fox; known are cat, dog"):
+        with_known_labels(loaded, str(tmp_path), ("cat", "dog"))

@@ -69,6 +69,21 @@ def test_compare_reads_folders_of_images_and_names_of_the_catalog(workspace):
     assert "bal data get cifar10" in " ".join(missing.stderr.split())
 
 
+def test_folders_of_classes_mean_the_same_in_training_and_test(workspace, rng):
+    for folder, names in (("train", ("ant", "bee", "cow")), ("test", ("ant", "cow")), ("other", ("ant", "dog"))):
+        for name in names:
+            (workspace / folder / name).mkdir(parents=True)
+            for i in range(4):
+                Image.fromarray(rng.integers(0, 256, (4, 4), np.uint8)).save(workspace / folder / name / f"{i}.png")
+    places = {"train.npz": "train", "test.npz": "test"}
+    arguments = [places.get(argument, argument) for argument in COMPARE]
+    result = bal(*arguments, "--detectors", "energy", "--seeds", "0", "--out", "out", cwd=workspace)
+    assert result.returncode == 0, result.stderr
+    result = bal(*(argument if argument != "test" else "other" for argument in arguments), cwd=workspace)
+    assert result.returncode == 1
+    assert "no known classes: dog" in " ".join(result.stderr.split())
+
+
 def test_compare_asks_did_you_mean(workspace):
     result = bal(*COMPARE, "--detectors", "enrgy", cwd=workspace)
     assert result.returncode == 1

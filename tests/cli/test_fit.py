@@ -107,6 +107,42 @@ def test_a_folder_that_cannot_be_written_and_an_unknown_detector_are_refused_bef
     assert here("fit", "--train", "train.npz")[0] == 2, "wrong arguments"
 
 
+def test_settings_of_the_detector_can_be_set(here):
+    arguments = [{"energy": "BAL"}.get(argument, argument) for argument in FIT]
+    quick = ("--set", "hidden_D=[8]", "hidden_G=[8]", "training.epochs=1", "sampler=uniform", "--seed", "3")
+    code, _, complaint = here(*arguments, *quick)
+    assert code == 0, complaint
+    detector = bal.load("d")
+    assert (detector.hidden_D, detector.training.epochs, detector.sampler, detector.seed) == ((8,), 1, "uniform", 3)
+    assert detector.training.lambda_c == bal.BAL().training.lambda_c, "the others stay"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("training.epoch=1", "names are normalisation"),
+        ("training", "takes NAME=VALUE"),
+        ("seed.x=1", "training.epochs"),
+        ("training.epochs=-1", "epochs"),
+        ("sampler=gauss", "sampler"),
+    ],
+)
+def test_settings_that_there_are_not_are_refused(here, change, words):
+    code, _, complaint = here(*[{"energy": "BAL"}.get(argument, argument) for argument in FIT], "--set", change)
+    assert code == 1
+    assert words in complaint
+    assert "Traceback" not in complaint
+
+
+def test_features_can_be_kept_for_the_next_fit(here, workspace, monkeypatch):
+    assert here(*FIT, "--cache", "kept")[0] == 0
+    first = bal.load("d").threshold_
+    monkeypatch.setattr("bal.features.extraction.run", lambda *_, **__: pytest.fail("the network ran again"))
+    assert here(*FIT, "--cache", "kept")[0] == 0
+    assert bal.load("d").threshold_ == first
+    assert "leave it out, or --engine ray" in here(*FIT, "--cache", "kept", "--engine", "ray")[2]
+
+
 def test_fit_calibrate_save_load_in_a_new_process_and_score_give_the_same_bytes(workspace, monkeypatch):
     """Faults 11 and 21: what the shell writes is what Python computes, to the last bit."""
     monkeypatch.chdir(workspace)

@@ -7,10 +7,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from bal.cli.score import Score
+from bal.serving.batch import ROWS_PER_SHARD
 from command import bal_here
 
 FIT = ("fit", "--classifier", "my_model:build", "--train", "train.npz", "--detector", "energy", "--out", "d")
 SCORE = ("score", "d", "--classifier", "my_model:build", "--out", "scores", "--format", "csv", "--data", "photos")
+
+
+def test_a_shard_has_as_many_rows_as_in_python():
+    """The number is written twice, so that help does not wait for torch."""
+    assert Score.rows_per_shard == ROWS_PER_SHARD
 
 
 @pytest.fixture

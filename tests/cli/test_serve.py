@@ -1,9 +1,11 @@
 """bal serve; the server itself is in tests/serving."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 
+from bal.serving.limits import Limits
 from command import bal_here
 
 FIT = ("fit", "--classifier", "my_model:build", "--train", "train.npz", "--detector", "energy", "--out", "d")
@@ -25,6 +27,13 @@ def served(monkeypatch):
     calls = []
     monkeypatch.setattr("bal.serving.server.serve", lambda service, **where: calls.append((service, where)))
     return calls
+
+
+def test_the_defaults_are_those_of_the_server(here, served):
+    """They are written twice, so that help does not wait for torch."""
+    here(*SERVE)
+    limits = served[0][0].limits
+    assert replace(limits, workers=1) == Limits()
 
 
 def test_the_detector_is_served_by_the_name_of_its_file_within_the_limits_given(here, served):

@@ -15,7 +15,7 @@ from bal.detectors import BAL, MaxSoftmax, make_detector
 from bal.discrimination import GANTraining
 from bal.evaluation import evaluate
 from bal.experiments import networks
-from bal.experiments.cells import Bench, Cell, merged, mixed, part_of, read_outcome, run_cells, some_of
+from bal.experiments.cells import Bench, Cell, merged, mixed, part_of, read_outcome, run_cells, some_of, write_outcome
 from bal.experiments.compare import compare
 from bal.experiments.networks import Store
 from toy_network import Toy
@@ -86,6 +86,13 @@ def test_an_ood_set_can_be_added_to_a_cell(store):
     rows = read_outcome(store, cell()).rows
     assert list(rows) == ["omniglot", "fashion-mnist"]
     assert rows["omniglot"] == first, "what was measured is kept as it was"
+
+
+def test_rows_of_other_weights_do_not_stay_in_a_cell(store):
+    run_cells([cell()], store, say=lambda _: None)
+    write_outcome(store, cell(), replace(read_outcome(store, cell()), fingerprint="another"))
+    run_cells([cell(None, "fashion-mnist")], store, say=lambda _: None)
+    assert list(read_outcome(store, cell()).rows) == ["fashion-mnist"]
 
 
 def test_an_ood_set_that_is_not_there_is_told_and_the_others_are_measured(store):

@@ -61,7 +61,7 @@ class Running:
     """`bal serve` at a free port; its log as JSON."""
 
     def __init__(self, folder, *arguments, **environment):
-        command = [sys.executable, "-m", "bal.cli", "serve", "d", "--classifier", "my_model:build", "--port", "0", *arguments]
+        command = [sys.executable, "-m", "bal", "serve", "d", "--classifier", "my_model:build", "--port", "0", *arguments]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
         self.process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
         self.lines, self.fresh = [], queue.Queue()

@@ -1,5 +1,6 @@
 """The command line. torch is imported inside commands, so that help is quick."""
 
+import os
 import sys
 import warnings
 from dataclasses import dataclass
@@ -59,6 +60,11 @@ def main() -> None:
         command()
     except BalError as error:
         Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
+        sys.exit(1)
+    except OSError as error:  # of standard output: a full disk, or a reader that has gone
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - nothing more can be said there
+        if not isinstance(error, BrokenPipeError):
+            Console(stderr=True).print(f"[red]error:[/red] {escape(error.strerror or str(error))}", highlight=False)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

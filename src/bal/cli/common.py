@@ -6,13 +6,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bal.errors import DataError
+from bal.errors import DataError, StorageError
 from bal.settings import check_seed
 
 if TYPE_CHECKING:
@@ -36,11 +37,12 @@ def check_seeds(seeds: Sequence[int]) -> None:
 
 def check_folder(folder: Path) -> None:
     """Refuse a folder that cannot be written to, before anything is trained."""
-    from bal.storage import write_atomically  # noqa: PLC0415
-
-    probe = folder / ".bal"
-    write_atomically(probe, b"")
-    probe.unlink()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise StorageError(f"cannot write to {folder}: {error.strerror or error}; choose a folder you may write to") from error
 
 
 def make_cluster(engine: Engine, workers: int | None, address: str | None) -> "Cluster | None":
@@ -107,7 +109,7 @@ def named_sources(items: Sequence[str]) -> dict[str, str]:
     sources: dict[str, str] = {}
     for item in items:
         name, separator, source = item.partition("=")
-        if not separator:
+        if not separator or "/" in name:  # a path may have a = of its own
             name, source = Path(item).stem, item
         if name in sources:
             raise DataError(f"two OOD sets are called {name!r}; give each a name of its own: --ood NAME=DATA")
@@ -128,21 +130,34 @@ def load_with_classifier(path: Path, classifier: str | None) -> "Detector":
 
 
 def load_inputs(detector: "Detector", source: str) -> Any:
-    """DATA in the shape that the detector was fitted on: (inputs, labels), or inputs alone."""
-    return read_inputs(detector, source).data
+    """DATA in the shape that the detector was fitted on, without labels."""
+    return read_inputs(detector, source, labelled=False).data
 
 
-def read_inputs(detector: "Detector", source: str) -> "Loaded":
-    """The same with what could not be read; labels by the names of folders are those of the detector's classes."""
-    import numpy as np  # noqa: PLC0415
-
-    from bal.data.files import class_names_of, read_data  # noqa: PLC0415
+def read_inputs(detector: "Detector", source: str, *, labelled: bool = True) -> "Loaded":
+    """DATA in that shape with what could not be read, and labels that are numbers of the detector's classes."""
+    from bal.data.files import read_data  # noqa: PLC0415
 
     loaded = read_data(source, None if detector.spec_ is None else detector.spec_.shape)
-    own, came = detector.class_names_ or (), class_names_of(source) or ()
-    if loaded.labels is None or not came or not set(came) <= set(own):
+    return with_known_labels(loaded, source, detector.class_names_ or ()) if labelled else replace(loaded, labels=None)
+
+
+def with_known_labels(loaded: "Loaded", source: str, known: Sequence[str]) -> "Loaded":
+    """Labels by the names of folders as numbers of the known classes, where both have names."""
+    import numpy as np  # noqa: PLC0415
+
+    from bal.data.files import class_names_of  # noqa: PLC0415
+
+    came = class_names_of(source) or ()
+    if loaded.labels is None or not came or not known:
         return loaded
-    return replace(loaded, labels=np.array([own.index(name) for name in came])[loaded.labels])
+    foreign = sorted(set(came) - set(known))
+    if foreign:
+        raise DataError(
+            f"{source} has folders that are no known classes: {', '.join(foreign[:5])}; known are {', '.join(known[:10])}. "
+            "Rename them, or take them out"
+        )
+    return replace(loaded, labels=np.array([known.index(name) for name in came])[loaded.labels])
 
 
 def with_bar(detector: "Detector", data: Any) -> Any:

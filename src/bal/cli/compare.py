@@ -9,7 +9,16 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from bal.cli.common import check_folder, check_seeds, make_console, named_sources, print_json, print_plainly, print_ranking
+from bal.cli.common import (
+    check_folder,
+    check_seeds,
+    make_console,
+    named_sources,
+    print_json,
+    print_plainly,
+    print_ranking,
+    with_known_labels,
+)
 from bal.errors import DataError
 
 
@@ -75,7 +84,7 @@ class Compare:
         """Classifier, ID training and test data, OOD sets and the name of the ID data."""
         from bal.backbones.loading import load_classifier  # noqa: PLC0415
         from bal.data import load_sample  # noqa: PLC0415
-        from bal.data.files import load_data  # noqa: PLC0415
+        from bal.data.files import class_names_of, load_data, read_data  # noqa: PLC0415
 
         if self.classifier is None:
             if self.train or self.test or self.ood:
@@ -93,4 +102,5 @@ class Compare:
         train = load_data(self.train, split="train")
         shape = (train[0] if isinstance(train, tuple) else train).shape[1:]
         oods = {name: load_data(source, shape) for name, source in sources.items()}
-        return network, train, load_data(self.test, shape), oods, self.id_name or Path(self.test).stem
+        test = with_known_labels(read_data(self.test, shape), self.test, class_names_of(self.train) or ()).data
+        return network, train, test, oods, self.id_name or Path(self.test).stem

@@ -7,7 +7,16 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from bal.cli.common import load_inputs, load_with_classifier, make_console, named_sources, print_json, print_pairs, with_bar
+from bal.cli.common import (
+    load_inputs,
+    load_with_classifier,
+    make_console,
+    named_sources,
+    print_json,
+    print_pairs,
+    read_inputs,
+    with_bar,
+)
 from bal.errors import DataError
 
 
@@ -39,10 +48,9 @@ class Evaluate:
         from bal.evaluation import assess  # noqa: PLC0415 - torch is slow to import
 
         detector = load_with_classifier(self.detector, self.classifier)
-        test = load_inputs(detector, self.test)
-        labels = test[1] if isinstance(test, tuple) else None
+        test = read_inputs(detector, self.test)
         oods = ((name, with_bar(detector, load_inputs(detector, source))) for name, source in sources.items())
-        found = assess(detector, with_bar(detector, test), labels, oods)
+        found = assess(detector, with_bar(detector, test.data), test.labels, oods)
         if self.json:
             print_json(asdict(found))
             return

@@ -1,10 +1,12 @@
 """bal fit and bal calibrate."""
 
+import json
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import tyro
 
@@ -59,6 +61,10 @@ class Fit:
     """Channels, height and width that image files are resized to; needed when their sizes differ."""
     seed: int | None = None
     """Of every random number, for detectors that draw any."""
+    set: tuple[str, ...] = ()
+    """NAME=VALUE for other settings of the detector than its default ones, such as members=3 training.epochs=16."""
+    cache: Path | None = None
+    """Folder that keeps features, so that the next fit on the same data and network need not run the network."""
     engine: Engine = "local"
     """Where the features are extracted: this process, or the workers of a Ray cluster, which takes seconds to start."""
     workers: int | None = None
@@ -75,24 +81,29 @@ class Fit:
         if self.per_class and self.calibrate is None:
             raise DataError("--per-class needs --calibrate DATA, which the thresholds are chosen by")
         cluster = make_cluster(self.engine, self.workers, self.address)
+        if cluster is not None and self.cache is not None:
+            raise DataError("--cache is for features that are extracted here; leave it out, or --engine ray")
         check_folder(self.out.absolute().parent)
         from bal.backbones import load_classifier  # noqa: PLC0415 - torch is slow to import
         from bal.data import load_data  # noqa: PLC0415
         from bal.data.files import class_names_of  # noqa: PLC0415
         from bal.detectors import make_detector  # noqa: PLC0415
+        from bal.features import FeatureCache  # noqa: PLC0415
         from bal.parallel import process_group, rank  # noqa: PLC0415
 
         network = load_classifier(self.classifier)  # first: it may register detectors of its own
-        detector = make_detector(self.detector)
+        detector = changed(make_detector(self.detector), self.set)
         if self.seed is not None:
             if not hasattr(detector, "seed"):
                 raise DataError(f"{self.detector} draws no random numbers, so it has no --seed; leave it out")
-            detector = make_detector(self.detector, seed=self.seed)
+            detector = changed(detector, [f"seed={self.seed}"])
         if cluster is not None:
             self.fit_on_ray(detector, network, cluster)
         else:
             with process_group():
-                detector.fit(network, load_data(self.train, self.shape or None, split="train"), show_progress=rank() == 0)
+                data = load_data(self.train, self.shape or None, split="train")
+                cache = None if self.cache is None else FeatureCache(self.cache)
+                detector.fit(network, data, cache=cache, show_progress=rank() == 0)
                 if rank() > 0:  # all ranks have the same weights, the first saves them
                     return
             if self.calibrate is not None:
@@ -119,6 +130,37 @@ class Fit:
                 spec = detector.spec_
                 features = extract_on_ray(load, self.calibrate, cluster, shape=spec.shape, spec=spec)
                 detector.calibrate(features, false_alarm=self.false_alarm, per_class=self.per_class)
+
+
+def changed(detector: "Detector", changes: Sequence[str]) -> "Detector":
+    """A new detector with settings changed by NAME=VALUE; training.epochs is one within another, values are JSON or text."""
+    from bal.detectors.files import from_settings  # noqa: PLC0415
+
+    settings: dict[str, Any] = asdict(detector)  # type: ignore[call-overload]
+    for change in changes:
+        name, separator, value = change.partition("=")
+        *outer, last = name.split(".")
+        place: Any = settings
+        for part in outer:
+            place = place.get(part) if isinstance(place, dict) else None
+        if not separator or not isinstance(place, dict) or last not in place:
+            raise DataError(f"--set takes NAME=VALUE, got {change!r}; names are {', '.join(names_of(settings))}")
+        try:
+            place[last] = json.loads(value)
+        except ValueError:
+            place[last] = value
+    try:
+        return cast("Detector", from_settings(type(detector), settings))
+    except TypeError as error:
+        raise DataError(f"--set {' '.join(changes)} does not fit ({error})") from error
+
+
+def names_of(settings: dict[str, Any]) -> list[str]:
+    """All names of settings, those of settings within them after a dot."""
+    found = []
+    for name, value in settings.items():
+        found += [f"{name}.{inner}" for inner in names_of(value)] if isinstance(value, dict) else [name]
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

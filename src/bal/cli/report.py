@@ -42,7 +42,7 @@ class Report:
         from bal.report import Commands, advise, write_detector_report  # noqa: PLC0415
 
         detector = load_with_classifier(self.detector, self.classifier)
-        oods = ((name, read_inputs(detector, source)) for name, source in sources.items())
+        oods = ((name, read_inputs(detector, source, labelled=False)) for name, source in sources.items())
         examined = examine(detector, read_inputs(detector, self.test), oods)
         commands = Commands(str(self.detector), self.classifier or "", self.test)
         command = shlex.join(["bal", *sys.argv[1:]])

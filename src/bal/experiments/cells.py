@@ -134,7 +134,8 @@ def run_cells(cells: Sequence[Cell], store: Store, *, say: Say) -> dict[str, str
             if oods:
                 outcome = bench.measure(replace(cell, oods=oods))
                 known = read_outcome(store, cell)
-                write_outcome(store, cell, replace(outcome, rows={**(known.rows if known else {}), **outcome.rows}))
+                earlier = known.rows if known and known.fingerprint == outcome.fingerprint else {}  # of these weights, no others
+                write_outcome(store, cell, replace(outcome, rows={**earlier, **outcome.rows}))
                 numbers = ", ".join(f"{ood} {row.fpr95:.1%} / {row.auroc:.1%}" for ood, row in outcome.rows.items())
                 say(f"  {name}, {cell.label}, seed {cell.seed}: FPR95 / AUROC {numbers}")
     return reasons

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -27,7 +27,6 @@ class Checkpoint:
     data: str
     build: Callable[[], nn.Module]
     normalisation: tuple[Channels, Channels]
-    key_map: dict[str, str] = field(default_factory=dict)
 
 
 def densenet(classes: int) -> Callable[[], nn.Module]:
@@ -71,6 +70,6 @@ def load_checkpoint(name: str) -> Classifier:
     checkpoint = CHECKPOINTS[name]
     path = weights_path(name)
     model = checkpoint.build()
-    load_weights(model, path, key_map=checkpoint.key_map)
+    load_weights(model, path)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Classifier(model, preprocess=Normalise(*checkpoint.normalisation))

@@ -1,4 +1,4 @@
-"""python -m bal.cli."""
+"""python -m bal."""
 
 from bal.cli import main
 
