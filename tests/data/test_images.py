@@ -59,6 +59,16 @@ def test_what_is_no_whole_image_is_refused_by_name(content):
         decode(content, channels=1, name="cat.png")
 
 
+@pytest.mark.parametrize("error", [RuntimeError("no frame"), NotImplementedError(), AssertionError(), MemoryError()])
+def test_whatever_a_decoder_raises_is_told_as_a_broken_file(monkeypatch, error):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr("bal.data.images.quiet_open", fail)
+    with pytest.raises(DataError, match=rf"cat\.avif is not an image that can be read \({str(error) or type(error).__name__}\)"):
+        decode(b"", channels=1, name="cat.avif")
+
+
 def test_a_pixel_bomb_is_refused_before_it_is_decoded():
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

@@ -15,7 +15,20 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bal.errors import DataError
 
-UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, ArithmeticError, struct.error, zlib.error)
+UNREADABLE = (  # whatever decoders raise when a file is broken
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    ArithmeticError,
+    RuntimeError,
+    AssertionError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+)
 MAX_PIXELS = 50_000_000  # a larger image is refused before it is decoded
 
 
@@ -42,7 +55,9 @@ def decode(content: bytes, *, channels: int | None, name: str = "the image", max
     except UNREADABLE as error:
         if isinstance(error, DataError):
             raise
-        reason = "no format is known that begins so" if isinstance(error, UnidentifiedImageError) else error
+        reason = str(error) or type(error).__name__
+        if isinstance(error, UnidentifiedImageError):
+            reason = "no format is known that begins so"
         raise DataError(f"{name} is not an image that can be read ({reason})") from error
 
 

@@ -18,7 +18,6 @@ from bal.serving.limits import Limits
 from bal.serving.model import ServedModel
 from bal.serving.refusal import Refusal, too_large, unprocessable
 
-BROKEN_DECODERS = (RuntimeError, AssertionError, MemoryError)  # beyond what bal.data.images expects of them
 FLOATING = {"FP32": np.float32, "FP64": np.float64, "UINT8": np.uint8, "UINT16": np.uint16}
 WHOLE = {"INT64": np.int64, "INT32": np.int32}
 INPUT = "input"
@@ -47,7 +46,7 @@ def read_image(body: bytes, model: ServedModel, limits: Limits) -> Asked:
         image = decode_as(model.spec.shape, lambda: body, "the image", max_pixels=limits.max_pixels)
     except TooLargeError as error:
         raise too_large(str(error)) from error
-    except (DataError, *BROKEN_DECODERS) as error:
+    except DataError as error:
         raise unprocessable(f"{error}; send a whole PNG, JPEG or WebP file", "unreadable_image") from error
     return checked(image[None], model)
 
