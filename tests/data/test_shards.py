@@ -137,6 +137,18 @@ def test_parquet_is_read_by_row_groups(tmp_path, rng, kind):
     assert np.array_equal(good[:, 0], images[~np.array(errors)])
 
 
+def test_row_groups_without_rows_are_passed_over_and_the_others_keep_their_numbers(tmp_path, rng):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = arrow.table({"image": arrow.array(rng.random((3, 16)).tolist(), arrow.list_(arrow.float64()))})
+    with parquet.ParquetWriter(tmp_path / "x.parquet", table.schema) as file:
+        for rows in (0, 3, 0, 2):
+            file.write_table(table.slice(0, rows))
+    shards = read([tmp_path / "x.parquet"])
+    assert [(shard.name, shard.rows) for shard, _ in shards] == [("x.parquet/00001", 3), ("x.parquet/00003", 2)]
+    assert names(shards) == [f"x.parquet:{row}" for row in range(5)]
+    assert [next(shard.again()).name for shard, _ in shards] == [shard.name for shard, _ in shards]
+
+
 def test_what_is_not_there_and_names_that_clash_are_refused(tmp_path):
     with pytest.raises(DataError, match="no file or folder"):
         read([tmp_path / "none"])

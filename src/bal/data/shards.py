@@ -121,7 +121,7 @@ def decoded(names: list[str], contents: Sequence[Content], shape: Shape) -> Bloc
 
 
 def parquet_shards(path: Path, name: str, *, number: int = 0) -> Iterator[Shard]:
-    """A shard for each row group, from ``number`` on."""
+    """A shard for each row group that has rows, from ``number`` on."""
     arrow, parquet = import_extra("pyarrow"), import_extra("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path, buffer_size=READ_AHEAD, pre_buffer=False)
@@ -131,6 +131,8 @@ def parquet_shards(path: Path, name: str, *, number: int = 0) -> Iterator[Shard]
         column = pick(file.schema_arrow.names, IMAGE_COLUMNS, path)
         counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         for group, (rows, first) in list(enumerate(zip(counts, accumulate(counts, initial=0), strict=False)))[number:]:
+            if not rows:
+                continue
             read = partial(parquet_blocks, file=file, group=group, column=column, name=name, first=first)
             again = partial(parquet_shards, path, name, number=group)
             yield Shard(f"{name}/{group:05d}", rows, digest(name, state_of(path), group), read, again)
