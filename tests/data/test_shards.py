@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from bal.data.folders import read_image_folder
 from bal.data.shards import BLOCK, find_shards
 from bal.errors import DataError
 
@@ -41,6 +42,17 @@ def test_a_folder_of_images_has_shards_of_so_many_files_of_each_folder(folder):
     ]
     assert names(shards)[:4] == ["photos/0.png", "photos/1.png", "photos/a/0.png", "photos/b/0.png"]
     assert {block.inputs.shape[1:] for _, blocks in shards for block in blocks} == {SHAPE}
+
+
+def test_links_to_folders_are_followed_as_a_fit_does_but_not_in_a_circle(folder, tmp_path):
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "c").symlink_to(folder)
+    (folder / "b" / "up").symlink_to(tmp_path / "linked")
+    (folder / "b" / "itself").symlink_to(folder / "b" / "itself")
+    found = names(read([tmp_path / "linked"]))
+    fitted = [f"linked/{path.relative_to(tmp_path / 'linked')}" for path in read_image_folder(tmp_path / "linked", SHAPE).paths]
+    assert len(fitted) == 7
+    assert sorted(found) == sorted([*fitted, "linked/c/b/itself"]), "what is no file is a row with an error"
 
 
 def test_names_do_not_depend_on_how_the_folder_is_spelled(folder, monkeypatch):
