@@ -105,6 +105,33 @@ def test_hidden_files_are_passed_over_and_files_beside_classes_are_left_out(tmp_
     assert len(found.images) == 1
 
 
+def test_links_to_folders_are_followed_but_not_in_a_circle(tmp_path):
+    picture(tmp_path / "store" / "cats" / "deep" / "1.png", 1)
+    picture(tmp_path / "train" / "dog" / "1.png", 2)
+    (tmp_path / "train" / "cat").symlink_to(tmp_path / "store" / "cats")
+    (tmp_path / "train" / "dog" / "more").symlink_to(tmp_path / "store" / "cats" / "deep")
+    (tmp_path / "train" / "dog" / "up").symlink_to(tmp_path / "train")
+    (tmp_path / "train" / "top").symlink_to(tmp_path)
+    (tmp_path / "train" / "dog" / "itself").symlink_to(tmp_path / "train" / "dog" / "itself")
+    found = read_image_folder(tmp_path / "train")
+    assert [path.relative_to(tmp_path / "train").as_posix() for path in found.paths] == [
+        "cat/deep/1.png",
+        "dog/1.png",
+        "dog/more/1.png",
+    ]
+    assert found.labels.tolist() == [0, 1, 1]
+    assert len(read_image_folder(tmp_path / "train", classes=()).images) == 3
+
+
+def test_a_folder_that_may_not_be_read_is_told(tmp_path, monkeypatch):
+    def refuse(_):
+        raise PermissionError("Permission denied")
+
+    monkeypatch.setattr("os.scandir", refuse)
+    with pytest.raises(DataError, match=r"cannot be read \(Permission denied\)"):
+        read_image_folder(tmp_path)
+
+
 def test_folders_without_an_image_are_refused(tmp_path):
     with pytest.raises(DataError, match="there is no folder"):
         read_image_folder(tmp_path / "none")

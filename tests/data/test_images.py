@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bal.data.images import TooLargeError, decode, fit, resize, webp_size
+from bal.data.images import TooLargeError, decode, fit, resize, to_array, webp_size
 from bal.errors import DataError
 
 
@@ -24,9 +24,37 @@ def test_grey_and_colour_by_hand():
     assert decode(encoded(image), channels=1).tolist() == [[[76, 29]]]  # 0.299 R, 0.587 G, 0.114 B
 
 
-def test_sixteen_bits_are_scaled_and_not_clipped():
-    values = np.array([[0, 257, 32896, 65535]], np.uint16)
-    assert decode(encoded(Image.fromarray(values)), channels=1).tolist() == [[[0, 1, 128, 255]]]
+LEVELS = np.array([[0, 257, 32896, 65535]], np.uint16)
+SIXTEEN_BITS = {
+    "PNG": encoded(Image.fromarray(LEVELS)),
+    "TIFF": encoded(Image.fromarray(LEVELS), "TIFF"),
+    "big-endian TIFF": encoded(Image.frombytes("I;16B", (4, 1), LEVELS.astype(">u2").tobytes()), "TIFF"),
+    "PGM": b"P5 4 1 65535\n" + LEVELS.astype(">u2").tobytes(),
+}
+
+
+@pytest.mark.parametrize("kind", SIXTEEN_BITS)
+def test_sixteen_bits_are_scaled_and_not_clipped_in_every_format(kind):
+    assert decode(SIXTEEN_BITS[kind], channels=1).tolist() == [[[0, 1, 128, 255]]]
+
+
+def test_sixteen_bits_may_come_as_mode_i():
+    """As PNG files do from older versions of Pillow."""
+    image = Image.fromarray(LEVELS.astype(np.int32))
+    image.format = "PNG"
+    assert to_array(image, 1).tolist() == [[[0, 1, 128, 255]]]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [([0.5, 1], "real numbers"), ([np.nan, 1], "real numbers"), ([0, 200], "32-bit numbers"), ([-1, 70000], "32-bit numbers")],
+)
+def test_pixels_without_a_known_range_are_refused_and_not_made_black(values, words):
+    image = Image.fromarray(np.array([values], np.float32 if words == "real numbers" else np.int32))
+    with pytest.raises(DataError, match=rf"scan has {words} as pixels.*convert it to 8 or 16 bits first"):
+        decode(encoded(image, "TIFF"), channels=1, name="scan")
+    with pytest.raises(DataError, match=words):
+        to_array(image, None)
 
 
 def test_palettes_cmyk_and_bilevel_become_what_they_look_like():
@@ -57,6 +85,16 @@ def test_the_rotation_in_exif_is_applied():
 def test_what_is_no_whole_image_is_refused_by_name(content):
     with pytest.raises(DataError, match=r"cat\.png is not an image"):
         decode(content, channels=1, name="cat.png")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no frame"), NotImplementedError(), AssertionError(), MemoryError()])
+def test_whatever_a_decoder_raises_is_told_as_a_broken_file(monkeypatch, error):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr("bal.data.images.quiet_open", fail)
+    with pytest.raises(DataError, match=rf"cat\.avif is not an image that can be read \({str(error) or type(error).__name__}\)"):
+        decode(b"", channels=1, name="cat.avif")
 
 
 def test_a_pixel_bomb_is_refused_before_it_is_decoded():

@@ -65,14 +65,21 @@ def test_a_folder_is_read_in_the_order_of_its_names(tmp_path):
     assert labels.tolist() == LABELS
 
 
-def test_training_and_test_files_in_one_folder_are_not_mixed(tmp_path):
-    write(tmp_path / "train-00000-of-00001.parquet", FORMS["bytes"], LABELS)
-    write(tmp_path / "test-00000-of-00001.parquet", FORMS["bytes"].slice(0, 1), [7])
+@pytest.mark.parametrize("rest", ["-00000-of-00001", "_0000", ".0", "0", ""])
+def test_training_and_test_files_in_one_folder_are_not_mixed(tmp_path, rest):
+    write(tmp_path / f"train{rest}.parquet", FORMS["bytes"], LABELS)
+    write(tmp_path / f"test{rest}.parquet", FORMS["bytes"].slice(0, 1), [7])
     with pytest.raises(DataError, match=r"several parts, test, train; choose one, as in .*:test"):
         read_parquet(tmp_path)
     assert read_parquet(tmp_path, split="test")[1].tolist() == [7]
     with pytest.raises(DataError, match=r"valid-\*\.parquet or valid\.parquet; found test, train"):
         read_parquet(tmp_path, split="valid")
+
+
+def test_names_that_only_begin_like_a_part_are_those_of_one_data_set(tmp_path):
+    for name in ("trains", "testimony", "value"):
+        write(tmp_path / f"{name}.parquet", FORMS["bytes"], LABELS)
+    assert len(read_parquet(tmp_path)[1]) == 12
 
 
 def test_rows_that_cannot_be_read_are_left_out_with_their_labels_up_to_the_budget(tmp_path):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from bal.data.folders import read_image_folder
 from bal.data.shards import BLOCK, find_shards
 from bal.errors import DataError
 
@@ -41,6 +42,17 @@ def test_a_folder_of_images_has_shards_of_so_many_files_of_each_folder(folder):
     ]
     assert names(shards)[:4] == ["photos/0.png", "photos/1.png", "photos/a/0.png", "photos/b/0.png"]
     assert {block.inputs.shape[1:] for _, blocks in shards for block in blocks} == {SHAPE}
+
+
+def test_links_to_folders_are_followed_as_a_fit_does_but_not_in_a_circle(folder, tmp_path):
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "c").symlink_to(folder)
+    (folder / "b" / "up").symlink_to(tmp_path / "linked")
+    (folder / "b" / "itself").symlink_to(folder / "b" / "itself")
+    found = names(read([tmp_path / "linked"]))
+    fitted = [f"linked/{path.relative_to(tmp_path / 'linked')}" for path in read_image_folder(tmp_path / "linked", SHAPE).paths]
+    assert len(fitted) == 7
+    assert sorted(found) == sorted([*fitted, "linked/c/b/itself"]), "what is no file is a row with an error"
 
 
 def test_names_do_not_depend_on_how_the_folder_is_spelled(folder, monkeypatch):
@@ -135,6 +147,18 @@ def test_parquet_is_read_by_row_groups(tmp_path, rng, kind):
     assert errors == [kind == "bytes" and i in (4, 5) for i in range(7)]
     good = np.concatenate([block.inputs for _, blocks in shards[:3] for block in blocks])
     assert np.array_equal(good[:, 0], images[~np.array(errors)])
+
+
+def test_row_groups_without_rows_are_passed_over_and_the_others_keep_their_numbers(tmp_path, rng):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = arrow.table({"image": arrow.array(rng.random((3, 16)).tolist(), arrow.list_(arrow.float64()))})
+    with parquet.ParquetWriter(tmp_path / "x.parquet", table.schema) as file:
+        for rows in (0, 3, 0, 2):
+            file.write_table(table.slice(0, rows))
+    shards = read([tmp_path / "x.parquet"])
+    assert [(shard.name, shard.rows) for shard, _ in shards] == [("x.parquet/00001", 3), ("x.parquet/00003", 2)]
+    assert names(shards) == [f"x.parquet:{row}" for row in range(5)]
+    assert [next(shard.again()).name for shard, _ in shards] == [shard.name for shard, _ in shards]
 
 
 def test_what_is_not_there_and_names_that_clash_are_refused(tmp_path):

@@ -427,6 +427,22 @@ def test_a_fitted_detector_can_be_copied(inputs, fitted):
     assert np.array_equal(twin.score(inputs[0]), fitted["BAL"].score(inputs[0]))
 
 
+@every_detector
+def test_a_replica_has_the_same_tensors_in_the_same_memory_and_modules_of_its_own(name, inputs, classifier, fitted):
+    detector, other = fitted[name], fitted[name].replica(classifier.replica())
+    assert other.classifier_ is not classifier
+    for key, tensor in detector.state().items():
+        if key.endswith("_") or "." in key:
+            assert other.state()[key].data_ptr() == tensor.data_ptr()
+    modules, others = (
+        {module for value in vars(each).values() if isinstance(value, nn.Module) for module in value.modules()}
+        for each in (detector, other)
+    )
+    assert len(modules) == len(others)
+    assert not modules & others
+    assert other.score(inputs[0][:8]).tobytes() == detector.score(inputs[0][:8]).tobytes()
+
+
 def test_a_detector_may_be_named_by_its_class():
     assert type(make_detector("VirtualOutliers")) is type(make_detector("VOS"))
 

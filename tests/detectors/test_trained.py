@@ -1,14 +1,17 @@
 """Generalized ODIN and GCPL on real images: they classify as well as the network they start from, and leave it alone."""
 
 import copy
+import time
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from bal.backbones import Classifier, ClassifierTraining, Normalise, ResNet18, train_classifier
 from bal.data import load_sample
-from bal.detectors import GCPL, GeneralizedODIN
+from bal.detectors import GCPL, GeneralizedODIN, load
 from bal.detectors.trained import copy_with_head
 from bal.features import extract
 from bal.seeding import make_generator
@@ -51,3 +54,26 @@ def test_a_model_that_is_its_own_head_is_replaced_whole():
 def test_a_setting_that_ends_in_an_underscore_is_not_forgotten_by_the_fit(tiny_model, tiny_images):
     detector = GCPL(lambda_=0.5, training=ClassifierTraining(epochs=1, batch_size=32))
     assert detector.fit(tiny_model, tiny_images, show_progress=False).lambda_ == 0.5
+
+
+class Pause(nn.Module):
+    """Lets another thread in, in the middle of a pass."""
+
+    def forward(self, x):
+        time.sleep(0.001)
+        return x
+
+
+@pytest.mark.parametrize("kind", [GeneralizedODIN, GCPL])
+def test_two_threads_may_ask_one_detector(tiny_model, tiny_images, tmp_path, kind):
+    x, c = tiny_images
+    classifier = Classifier(nn.Sequential(Pause(), *tiny_model[:3], Pause(), *tiny_model[3:]))
+    fitted = kind(training=ClassifierTraining(epochs=1, batch_size=32)).fit(classifier, (x, c), show_progress=False)
+    fitted.save(tmp_path / "d")
+    detector = load(tmp_path / "d", classifier)
+    parts = [x[i : i + 5] for i in range(0, 60, 5)]
+    alone = [fitted.score(part) for part in parts]
+    with ThreadPoolExecutor(2) as threads:
+        together = list(threads.map(detector.score, parts))
+    assert np.array_equal(together, alone)
+    assert all(torch.equal(tensor, fitted.state()[name]) for name, tensor in detector.state().items())

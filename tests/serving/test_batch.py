@@ -193,9 +193,13 @@ def test_50_runs_of_scoring_ended_by_kill_9_and_a_rerun_give_exactly_one_row_for
 
 
 def test_a_detector_without_inputs_nothing_to_score_and_nonsense_are_refused(detector, folder, tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="nothing to score"):
-        score(detector, tmp_path / "empty", tmp_path / "out")
+    parquet.write_table(arrow.table({"image": arrow.array([], arrow.binary())}), tmp_path / "empty.parquet")
+    np.savez(tmp_path / "empty.npz", images=np.empty((0, 1, 4, 4), np.float32))
+    for name in ("empty", "empty.parquet", "empty.npz"):
+        with pytest.raises(DataError, match="nothing to score"):
+            score(detector, tmp_path / name, tmp_path / "out")
     with pytest.raises(SettingsError, match="suffix must be one of"):
         score(detector, folder, tmp_path / "out", suffix=".txt")
     with pytest.raises(DataError, match="lies inside the inputs"):

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from prometheus_client.parser import text_string_to_metric_families
 
 from bal.detectors import make_detector
@@ -32,9 +33,9 @@ def test_decisions_classes_and_rates_are_counted(make_service, tiny_images):
     by_class = {labels: n for (name, labels), n in seen.items() if name == "bal_accepted_total"}
     assert sum(by_class.values()) == accepted
     assert {dict(labels)["name"] for labels in by_class} <= {"left", "right", "low"}
-    assert seen["bal_acceptance_rate", ()] == pytest.approx(accepted / 60)
+    assert seen["bal_acceptance_rate", ()] == pytest.approx(accepted / 59)
     assert seen["bal_rejection_rate", ()] + seen["bal_acceptance_rate", ()] == pytest.approx(1)
-    assert seen["bal_window_rows", ()] == 60
+    assert seen["bal_window_rows", ()] == 59, "an invalid row is no decision"
     assert seen["bal_score_count", ()] == 59, "an invalid row has no score"
 
 
@@ -64,10 +65,19 @@ def test_without_calibration_nothing_is_promised_and_training_scores_are_compare
 
 def test_traffic_that_is_rejected_raises_the_drift_alarm(make_service, tiny_images):
     service = make_service()
-    answered(service, np.full((60, 1, 4, 4), np.nan, np.float32))
+    service.model.detector.threshold_ = torch.tensor(np.inf)
+    answered(service, tiny_images[0].numpy())
     seen = samples(service)
     assert seen["bal_drift_alarm", ()] == 1
     assert seen["bal_rejection_rate_low", ()] > seen["bal_drift_limit", ()] > seen["bal_promised_false_alarm", ()] == 0.1
+
+
+def test_rows_that_are_not_finite_are_no_drift(make_service):
+    service = make_service()
+    answered(service, np.full((60, 1, 4, 4), np.inf, np.float32))
+    seen = samples(service)
+    assert seen["bal_decisions_total", (("decision", "invalid"),)] == 60
+    assert (seen["bal_window_rows", ()], seen["bal_drift_alarm", ()]) == (0, 0)
 
 
 def test_batches_and_requests_are_counted(make_service):

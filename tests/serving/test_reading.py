@@ -168,6 +168,8 @@ def body_with(**changes):
         (body_with(data=["0.5"] * 32), (422, "wrong_data")),
         (body_with(data=[None] * 32), (422, "wrong_data")),
         (body_with(data=[True] * 32), (422, "wrong_data")),
+        (body_with(data=[True, *[2] * 31]), (422, "wrong_data")),
+        (body_with(data=[*[[0.5] * 16], [*[0.5] * 15, False]]), (422, "wrong_data")),
         (body_with(data=[[0.5], [0.5, 0.5]]), (422, "wrong_data")),
         (body_with(data=[{}] * 32), (422, "wrong_data")),
         (body_with(data=[10**30] * 32), (422, "wrong_data")),

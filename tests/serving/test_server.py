@@ -286,6 +286,48 @@ def test_a_client_that_sends_its_head_drop_by_drop_is_hung_up_on_and_a_crowd_is_
     asyncio.run(scene())
 
 
+@pytest.mark.parametrize("requests", [1, 5000])
+def test_a_client_that_does_not_read_its_answers_is_hung_up_on(make_service, requests):
+    """Fault 22: an answer, or many asked for at once, that fill all buffers on the way."""
+
+    async def large(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"8000000")]})
+        await send({"type": "http.response.body", "body": bytes(8_000_000)})
+
+    async def scene():
+        listener = listen("127.0.0.1", 0)
+        app = large if requests == 1 else make_app(make_service())
+        config = uvicorn.Config(app, http=impatient(0.5, 4), ws="none", lifespan="off", log_config=None, timeout_keep_alive=60)
+        server = uvicorn.Server(config)
+        running = asyncio.ensure_future(server.serve(sockets=[listener]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that the system does not take the answer
+            deaf.connect(listener.getsockname())
+            deaf.setblocking(False)
+            with suppress(BlockingIOError):
+                deaf.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * requests)
+            while not server.server_state.connections:
+                await asyncio.sleep(0.01)
+            started = time.monotonic()
+            while server.server_state.connections and time.monotonic() - started < 20:
+                await asyncio.sleep(0.05)
+            assert 0.3 < time.monotonic() - started < 20
+        if requests == 1:  # one who reads gets everything, however large
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            for _ in range(8):
+                assert len(await reader.readexactly(1_000_000)) == 1_000_000
+                await asyncio.sleep(0.2)
+            writer.close()
+        server.should_exit = True
+        await running
+
+    asyncio.run(scene())
+
+
 def test_answers_are_sent_without_delay():
     """asyncio sets TCP_NODELAY for sockets that tell their protocol; without it each answer waits 40 ms."""
     with listen("127.0.0.1", 0) as listener:

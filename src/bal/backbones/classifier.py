@@ -42,18 +42,12 @@ class Classifier:
                 )
         self.model = unwrap(model)
         self.preprocess = preprocess
-        self._lock = threading.Lock()  # modes and hooks belong to the model, so one thread at a time
+        self._lock = OneAtATime()  # modes and hooks belong to the model, so one thread at a time
         self.head_name = find_head(self.model) if head is None else head
         self.head_given = head is not None
         self.head = get_head(self.model, self.head_name)
         self.source: str | None = None  # the name it was loaded by, for people
         self._rows: dict[tuple[int, ...], int] = {}  # by the shape of an input
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_lock"}  # a lock cannot be copied
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=threading.Lock())
 
     def replica(self) -> "Classifier":
         """The same weights under modules of their own, for a second thread: modes and hooks belong to modules."""
@@ -271,6 +265,22 @@ def output_tensor(output: Any) -> Tensor:
     if not isinstance(output, Tensor):
         raise HeadError(f"the model returned a {type(output).__name__}; expected a tensor, a tuple of them, or .logits")
     return output
+
+
+class OneAtATime:
+    """A lock; a deep copy of its owner, or one in another process, has a lock of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type["OneAtATime"], tuple[()]]:
+        return OneAtATime, ()
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Folders of images: each sub-folder is a class, or none is. A file that cannot be read is left out and said."""
 
+import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,16 +82,40 @@ def read_image_folder(
 
 
 def class_folders(folder: Path) -> list[str]:
-    """Names of the sub-folders in sorted order, without hidden ones."""
-    return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    """Names of the sub-folders in sorted order, without hidden ones; a link to a folder counts, unless it leads back up."""
+    try:
+        with os.scandir(folder) as items:
+            found = [item for item in items if is_folder(item) and not item.name.startswith(".")]
+    except OSError as error:
+        raise DataError(f"the folder {folder} cannot be read ({error}); allow it, or take it out") from error
+    return sorted(item.name for item in found if not (item.is_symlink() and leads_up(folder / item.name)))
+
+
+def is_folder(item: "os.DirEntry[str]") -> bool:
+    """Whether it is a folder, or a link to one; a link to itself is none."""
+    try:
+        return item.is_dir()
+    except OSError:
+        return False
+
+
+def leads_up(link: Path) -> bool:
+    """Whether a link leads to a folder that it lies in."""
+    return link.resolve() in {place.resolve() for place in link.absolute().parents}
+
+
+def folders_in(folder: Path) -> Iterator[Path]:
+    """A folder and those below it, in the order of their names."""
+    names = class_folders(folder)
+    yield folder
+    for name in names:
+        yield from folders_in(folder / name)
 
 
 def files_in(folder: Path, *, deep: bool = True) -> list[Path]:
     """Files in sorted order, without hidden ones."""
-    found = folder.rglob("*") if deep else folder.iterdir()
-    return sorted(
-        path for path in found if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
+    places = folders_in(folder) if deep else [folder]
+    return sorted(path for place in places for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
 
 
 def decode_all(

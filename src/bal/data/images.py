@@ -1,7 +1,8 @@
 """One documented way from an image file to an array, the same in fit, score and serve.
 
 Transparent pixels are laid on black; palettes, CMYK and other modes become RGB; 16-bit grey is scaled to 8 bits, never clipped;
-the rotation in EXIF is applied. Sizes are checked before a pixel is decoded. Resizing is bicubic with antialiasing (Pillow).
+grey of 32 bits or of real numbers, which has no known range, is refused; the rotation in EXIF is applied. Sizes are checked
+before a pixel is decoded. Resizing is bicubic with antialiasing (Pillow).
 """
 
 import struct
@@ -15,7 +16,21 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bal.errors import DataError
 
-UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, ArithmeticError, struct.error, zlib.error)
+UNREADABLE = (  # whatever decoders raise when a file is broken
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    ArithmeticError,
+    RuntimeError,
+    AssertionError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+)
+SIXTEEN_BITS = ("PNG", "PPM")  # formats whose pixels are of 16 bits where Pillow has 32 (mode I), which depends on its version
 MAX_PIXELS = 50_000_000  # a larger image is refused before it is decoded
 
 
@@ -36,13 +51,15 @@ def decode(content: bytes, *, channels: int | None, name: str = "the image", max
         with quiet_open(content) as image:
             check(*image.size)
             image.load()
-            return to_array(image, channels)
+            return to_array(image, channels, name)
     except Image.DecompressionBombError as error:
         raise TooLargeError(f"{name} has too many pixels ({error}); make it smaller") from error
     except UNREADABLE as error:
         if isinstance(error, DataError):
             raise
-        reason = "no format is known that begins so" if isinstance(error, UnidentifiedImageError) else error
+        reason = str(error) or type(error).__name__
+        if isinstance(error, UnidentifiedImageError):
+            reason = "no format is known that begins so"
         raise DataError(f"{name} is not an image that can be read ({reason})") from error
 
 
@@ -69,14 +86,16 @@ def quiet_open(content: bytes) -> Image.Image:
         return Image.open(BytesIO(content))
 
 
-def to_array(image: Image.Image, channels: int | None) -> NDArray[np.uint8]:
+def to_array(image: Image.Image, channels: int | None, name: str = "the image") -> NDArray[np.uint8]:
     """A decoded image, the right way up, in grey or RGB, (channels, height, width)."""
+    if image.mode == "F" or (image.mode == "I" and image.format not in SIXTEEN_BITS):
+        kind = "real numbers" if image.mode == "F" else "32-bit numbers"
+        raise DataError(f"{name} has {kind} as pixels, of which no range is known; convert it to 8 or 16 bits first")
     image = ImageOps.exif_transpose(image)
     if channels is None:
         channels = 1 if Image.getmodebase(image.mode) == "L" else 3
-    if image.mode.startswith("I;16") or image.mode in ("I", "F"):
-        values = np.asarray(image, np.float64)
-        image = Image.fromarray(np.clip(np.round(values / 257), 0, 255).astype(np.uint8))  # 65535 / 255 = 257
+    if image.mode.startswith("I"):
+        image = Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8))  # 65535 / 255 = 257
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         rgba = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", rgba.size, (0, 0, 0, 255)), rgba)

@@ -1,5 +1,6 @@
 """Images in Parquet files, as Hugging Face and others write them."""
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from bal.errors import DataError
 from bal.progress import track
 
 IMAGE_COLUMNS = ("image", "img", "images", "x", "pixels")
+PART = re.compile(r"(train|test|validation|valid|val)(?=[-_.\d]|$)")  # at the beginning of a file's name
 LABEL_COLUMNS = ("label", "labels", "fine_label", "y", "target")
 
 
@@ -51,15 +53,25 @@ def parquet_files(path: Path, split: str | None = None) -> list[Path]:
     if path.is_file():
         return [path]
     files = sorted(path.glob("*.parquet"))
-    parts = sorted({file.stem.split("-")[0] for file in files})
+    parts = sorted({part_of(file) for file in files})
     if split is not None:
-        files = [file for file in files if file.stem.split("-")[0] == split]
-    elif len(parts) > 1 and {"train", "test", "validation", "valid", "val"} & set(parts):
+        files = [file for file in files if part_of(file) == split]
+    elif len(parts) > 1 and any(PART.fullmatch(part) for part in parts):
         raise DataError(f"{path} holds several parts, {', '.join(parts)}; choose one, as in {path}:{parts[0]}")
     if not files:
         wanted = f"{split}-*.parquet or {split}.parquet" if split else "*.parquet"
         raise DataError(f"there is no Parquet file {path if path.suffix else path / wanted}; found {', '.join(parts) or 'none'}")
     return files
+
+
+def part_of(file: Path) -> str:
+    """The part of a data set that a file belongs to, by the beginning of its name.
+
+    >>> [part_of(Path(name)) for name in ("train-00000-of-00002.parquet", "test_0000.parquet", "cats-1.parquet")]
+    ['train', 'test', 'cats']
+    """
+    match = PART.match(file.stem)
+    return match[1] if match else file.stem.split("-")[0]
 
 
 def pick(names: list[str], known: tuple[str, ...], file: Path) -> str:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from bal.data.archives import DAMAGED
 from bal.data.extras import import_extra
 from bal.data.files import INPUT_NAMES, is_parquet
-from bal.data.folders import Content, Shape, check_image_shape, decode_as
+from bal.data.folders import Content, Shape, check_image_shape, decode_as, folders_in, is_folder
 from bal.data.parquet import IMAGE_COLUMNS, content_of, encoded, parquet_files, pick, stack_lists
 from bal.errors import DataError
 
@@ -72,15 +72,14 @@ def find_shards(sources: Sequence[str | Path], *, rows: int) -> Iterator[Shard]:
 
 def image_shards(folder: Path, name: str, rows: int) -> Iterator[Shard]:
     """Every file below a folder but hidden ones, folder by folder."""
-    for place, folders, _ in os.walk(folder):
-        folders[:] = sorted(item for item in folders if not item.startswith("."))
-        yield from file_shards(Path(place), Path(name, Path(place).relative_to(folder)), rows)
+    for place in folders_in(folder):
+        yield from file_shards(place, Path(name, place.relative_to(folder)), rows)
 
 
 def file_shards(place: Path, below: Path, rows: int, *, number: int = 0) -> Iterator[Shard]:
     """The files of one folder, from shard ``number`` on."""
     with os.scandir(place) as items:
-        chosen = sorted(item.name for item in items if not item.name.startswith(".") and not item.is_dir())
+        chosen = sorted(item.name for item in items if not item.name.startswith(".") and not is_folder(item))
     for index, start in list(enumerate(range(0, len(chosen), rows)))[number:]:
         some = chosen[start : start + rows]
         states = [f"{item}:{state_of(place / item)}" for item in some]
@@ -121,7 +120,7 @@ def decoded(names: list[str], contents: Sequence[Content], shape: Shape) -> Bloc
 
 
 def parquet_shards(path: Path, name: str, *, number: int = 0) -> Iterator[Shard]:
-    """A shard for each row group, from ``number`` on."""
+    """A shard for each row group that has rows, from ``number`` on."""
     arrow, parquet = import_extra("pyarrow"), import_extra("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path, buffer_size=READ_AHEAD, pre_buffer=False)
@@ -131,6 +130,8 @@ def parquet_shards(path: Path, name: str, *, number: int = 0) -> Iterator[Shard]
         column = pick(file.schema_arrow.names, IMAGE_COLUMNS, path)
         counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         for group, (rows, first) in list(enumerate(zip(counts, accumulate(counts, initial=0), strict=False)))[number:]:
+            if not rows:
+                continue
             read = partial(parquet_blocks, file=file, group=group, column=column, name=name, first=first)
             again = partial(parquet_shards, path, name, number=group)
             yield Shard(f"{name}/{group:05d}", rows, digest(name, state_of(path), group), read, again)

@@ -238,7 +238,7 @@ class BAL(FeatureDetector):
         generator = make_generator(self.seed)
         self.normalisation_ = self._make_normalisation(dim)
         dim += self.normalisation_.added + self._sees_evidence
-        self.D_ = ensemble([self._make_D(torch.zeros(classes, dim), generator) for _ in range(self.members)]).eval()
+        self.D_ = ensemble([self._make_D(torch.zeros(classes, dim), generator) for _ in range(self.members)])
         self.G_ = self._make_G(dim, classes, generator)
 
     def _make_D(self, means: Tensor, generator: torch.Generator) -> Discriminator:  # noqa: N802 - the paper's letters

@@ -5,6 +5,7 @@ a `HeadDetector` also reads the weights of the last layer; an `InputDetector` ne
 network of its own.
 """
 
+import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from bal.backbones import Classifier, as_classifier
+from bal.backbones.classifier import named_tensors
 from bal.calibration import Calibration, refuse_rows
 from bal.data import Batches, Data, stack
 from bal.detectors.prediction import OOD, Prediction
@@ -163,8 +165,17 @@ class Detector(ABC):
             elif name.endswith("_"):
                 setattr(self, name, tensor)
         for owner, tensors in modules.items():
-            getattr(self, owner).load_state_dict(tensors)
+            module: nn.Module = getattr(self, owner)
+            module.load_state_dict(tensors)
+            module.eval()
         return self
+
+    def replica(self, classifier: Classifier) -> Self:
+        """The same detector for another thread: on a replica of its classifier, and with modules of its own on shared tensors."""
+        shared = [value for value in vars(self).values() if isinstance(value, Tensor)]
+        for module in (value for value in vars(self).values() if isinstance(value, nn.Module)):
+            shared += [tensor for _, tensor in named_tensors(module, "")]
+        return copy.deepcopy(self, {id(self.classifier_): classifier} | {id(tensor): tensor for tensor in shared})
 
     def _build(self, dim: int, classes: int) -> None:  # noqa: B027 - most detectors have no modules
         """Make the modules that ``load_state`` fills, for detectors that have any."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bal.backbones import Classifier, ClassifierTraining, train_classifier
-from bal.backbones.classifier import call, capture, eval_mode, output_tensor
+from bal.backbones.classifier import OneAtATime, call, capture, output_tensor
 from bal.detectors.base import InputDetector
 from bal.detectors.odin import step_towards
 from bal.features import class_means, extract
@@ -72,11 +72,13 @@ class TrainedDetector(InputDetector, Generic[Head]):
     def _build(self, dim: int, classes: int) -> None:
         self._head = self._make_head(dim, classes)
         self.network_ = copy_with_head(self.classifier_, self._head).to(self.classifier_.device)
+        self._lock = OneAtATime()  # hooks belong to the network, so one thread at a time
 
-    def _logits(self, x: Tensor) -> Tensor:
-        with eval_mode(self.network_):
+    def _forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What goes into the new last layer, and the logits."""
+        with self._lock, capture(self._head) as seen:
             logits: Tensor = self.network_(x.to(self.classifier_.device))
-        return logits
+        return seen[0][0], logits
 
     def head(self) -> Head:
         """The new last layer."""
@@ -161,13 +163,11 @@ class GeneralizedODIN(TrainedDetector[DecomposedHead]):
         self.epsilon_ = torch.tensor(chosen, dtype=torch.float64)
 
     def _max_h(self, x: Tensor) -> Tensor:
-        with capture(self.head()) as seen:
-            self._logits(x)
-        return self.head().h(seen[0][0]).max(1).values
+        return self.head().h(self._forward(x)[0]).max(1).values
 
     def _score(self, x: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            predicted = self._logits(x).argmax(1)
+            predicted = self._forward(x)[1].argmax(1)
         moved = step_towards(self._max_h, x, self.epsilon_.item())
         with torch.no_grad():
             return self._max_h(moved), predicted
@@ -219,4 +219,4 @@ class GCPL(TrainedDetector[PrototypeHead]):
 
     def _score(self, x: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            return self._logits(x).max(1)
+            return self._forward(x)[1].max(1)

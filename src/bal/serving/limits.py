@@ -20,7 +20,7 @@ class Limits:
         max_pixels: of one image.
         held_bytes: of all bodies in memory together.
         body_seconds: for a client to send its body; later is 408.
-        idle_seconds: for a client to send the head of a request, and for an idle connection.
+        idle_seconds: for a client to send the head of a request and to go on reading an answer, and for an idle connection.
         connections: open at a time.
         workers: threads that run the model, each with modules of its own over the same weights.
         decoders: threads that read images and JSON.

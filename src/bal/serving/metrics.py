@@ -54,7 +54,7 @@ class Metrics:
 
     def saw_answer(self, columns: Columns) -> None:
         """Rows were answered."""
-        self.drift.add(columns["is_ood"].tolist())
+        self.drift.add(columns["is_ood"][columns["valid"]].tolist())
         for label, score, valid in zip(*(columns[name].tolist() for name in ("label", "score", "valid")), strict=True):
             if not valid:
                 self.decisions.labels("invalid").inc()

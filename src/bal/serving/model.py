@@ -47,10 +47,10 @@ class ServedModel:
         self.detector.spec_ = replace(self.spec, low=math.inf, high=-math.inf)
 
     def replica(self) -> "ServedModel":
-        """The same model for another thread: a classifier takes one pass at a time."""
+        """The same model for another thread: a network takes one pass at a time."""
         other = copy.copy(self)
-        other.classifier, other.detector = self.classifier.replica(), copy.copy(self.detector)
-        other.detector.classifier_ = other.classifier
+        other.classifier = self.classifier.replica()
+        other.detector = self.detector.replica(other.classifier)
         return other
 
     @property

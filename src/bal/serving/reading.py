@@ -5,7 +5,9 @@ These run in threads of their own. Whatever is wrong with the bytes becomes a re
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,7 +20,6 @@ from bal.serving.limits import Limits
 from bal.serving.model import ServedModel
 from bal.serving.refusal import Refusal, too_large, unprocessable
 
-BROKEN_DECODERS = (RuntimeError, AssertionError, MemoryError)  # beyond what bal.data.images expects of them
 FLOATING = {"FP32": np.float32, "FP64": np.float64, "UINT8": np.uint8, "UINT16": np.uint16}
 WHOLE = {"INT64": np.int64, "INT32": np.int32}
 INPUT = "input"
@@ -47,7 +48,7 @@ def read_image(body: bytes, model: ServedModel, limits: Limits) -> Asked:
         image = decode_as(model.spec.shape, lambda: body, "the image", max_pixels=limits.max_pixels)
     except TooLargeError as error:
         raise too_large(str(error)) from error
-    except (DataError, *BROKEN_DECODERS) as error:
+    except DataError as error:
         raise unprocessable(f"{error}; send a whole PNG, JPEG or WebP file", "unreadable_image") from error
     return checked(image[None], model)
 
@@ -132,7 +133,7 @@ def to_numbers(data: Any, count: int, kind: np.dtype[Any]) -> NDArray[Any]:
         values = np.asarray(data)
     except (ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
         raise unprocessable('"data" must be a list of numbers, or lists of them of equal length', "wrong_data") from error
-    if not isinstance(data, list) or values.dtype.kind not in "iuf":
+    if not isinstance(data, list) or values.dtype.kind not in "iuf" or holds_booleans(data, values.ndim):
         raise unprocessable('"data" must be a list of numbers, without null, true or strings', "wrong_data")
     if values.size != count:
         raise unprocessable(f'"data" must have {count} numbers, as "shape" says, got {values.size}', "wrong_data")
@@ -142,6 +143,18 @@ def to_numbers(data: Any, count: int, kind: np.dtype[Any]) -> NDArray[Any]:
             raise unprocessable(f'"data" must be whole numbers from {span.min} to {span.max}', "wrong_data")
     with np.errstate(over="ignore"):
         return values.astype(kind).ravel()
+
+
+def holds_booleans(data: list[Any], depth: int) -> bool:
+    """Whether true or false is among the values of nested lists; numpy takes them for 1 and 0 where there are numbers too.
+
+    >>> holds_booleans([[1, 2], [True, 3]], 2), holds_booleans([1, 0], 1)
+    (True, False)
+    """
+    values: Iterable[Any] = data
+    for _ in range(depth - 1):
+        values = chain.from_iterable(values)
+    return bool in set(map(type, values))
 
 
 def checked(inputs: NDArray[Any], model: ServedModel) -> Asked:

@@ -130,12 +130,13 @@ class Together:
 
 
 def impatient(seconds: float, connections: int) -> type[H11Protocol]:
-    """Uvicorn's protocol with what it lacks: a time limit for the head of a request, and a number of connections."""
+    """Uvicorn's protocol with what it lacks: limits of time for clients who write or read slowly, and of connections."""
 
     class Impatient(H11Protocol):
-        """A connection that is not inside a request has ``seconds``, however many bytes trickle in."""
+        """A connection outside of a request has ``seconds``, however many bytes trickle in; so has an answer that is not read."""
 
-        _patience: asyncio.TimerHandle | None = None
+        _patience: asyncio.TimerHandle | None = None  # with who is to send a request
+        _stalled: asyncio.TimerHandle | None = None  # since the client does not read
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(cast(asyncio.Transport, Together(transport, self.loop)))
@@ -155,8 +156,17 @@ def impatient(seconds: float, connections: int) -> type[H11Protocol]:
             if self.cycle.response_complete:  # else the next request, which was there already, is at work
                 self._wait()
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._stalled = self.loop.call_later(seconds, self._give_up)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._go_on()
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
+            self._go_on()
             super().connection_lost(exc)
 
         def send_400_response(self, msg: str) -> None:
@@ -172,8 +182,13 @@ def impatient(seconds: float, connections: int) -> type[H11Protocol]:
                 self._patience.cancel()
                 self._patience = None
 
+        def _go_on(self) -> None:
+            if self._stalled is not None:
+                self._stalled.cancel()
+                self._stalled = None
+
         def _give_up(self) -> None:
-            self.transport.close()
+            self.transport.abort()  # to close would wait until all that was written is read
 
     return Impatient
 
