@@ -540,6 +540,23 @@ def test_small_batches_are_neither_weighed_nor_split(generator):
     assert seen == [16]
 
 
+class Squeezing(nn.Module):
+    """Drops every axis of size 1, as many networks do after their pooling: that of a single row too."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Conv2d(1, 8, 3), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(nn.functional.adaptive_avg_pool2d(self.body(x), 1).squeeze())
+
+
+def test_no_part_of_a_batch_is_a_single_row(generator):
+    x = torch.rand(17, 1, 256, 256, generator=generator)  # 16 pass at once
+    f, logits = Classifier(Squeezing())(x)
+    assert (f.shape, logits.shape) == ((17, 8), (17, 3))
+
+
 def test_channels_last_is_told_as_such():
     with pytest.raises(ShapeError, match=r"channels last: give \(N, channels, height, width\), x.transpose\(0, 3, 1, 2\)"):
         Classifier(wide_network(4))(torch.zeros(20, 8, 8, 1))

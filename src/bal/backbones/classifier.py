@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from bal.data.batches import split_rows
 from bal.errors import HeadError, ShapeError
 from bal.storage import digest
 
@@ -92,7 +93,7 @@ class Classifier:
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Penultimate features (N, m) and logits (N, classes) of a batch, both float32."""
         with torch.no_grad():
-            parts = [self.forward(part) for part in x.split(self._rows_at_once(x))]
+            parts = [self.forward(part) for part in split_rows(x, self._rows_at_once(x))]
         f, logits = zip(*parts, strict=True)
         return torch.cat(f), torch.cat(logits)
 

@@ -205,6 +205,20 @@ def check_pair(x: Any, c: Any) -> None:
         raise ShapeError(f"{len(x)} inputs came with {len(c)} labels; give one label for each input")
 
 
+def split_rows(x: Tensor, size: int) -> list[Tensor]:
+    """Parts of ``size`` rows; a single row at the end joins the part before it.
+
+    Batch norm cannot learn from one row, and networks that squeeze their output lose its axis.
+
+    >>> [len(part) for part in split_rows(torch.zeros(9), 4)]
+    [4, 5]
+    """
+    parts = list(x.split(size))
+    if size > 1 and len(parts) > 1 and len(parts[-1]) == 1:
+        parts[-2:] = [x[(len(parts) - 2) * size :]]
+    return parts
+
+
 def stack(data: Data) -> tuple[Tensor, Tensor]:
     """All inputs and labels as two tensors."""
     inputs, labels = [], []
