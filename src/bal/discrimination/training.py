@@ -99,7 +99,8 @@ class Algorithm1:
     f: (N, m) normalised ID features, c: (N,) their labels. ``D`` and ``G`` are changed in place; ``average`` is the moving
     average of D, the one to use for inference. Every random number comes from ``generator``.
 
-    Under torchrun each rank computes on its share of every batch (:mod:`bal.parallel`); the batch size stays that of the whole.
+    Inside :func:`bal.parallel.process_group`, as under torchrun, each rank computes on its share of every batch; the batch size
+    stays that of the whole.
     """
 
     def __init__(
