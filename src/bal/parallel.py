@@ -1,6 +1,6 @@
 """Several processes that train one BAL, as torchrun starts them; a single process is the case of one rank.
 
-They work together inside :func:`process_group` only: a program that uses torch.distributed for itself may fit on any of its ranks.
+They work together inside :func:`process_group` only: a program that uses torch.distributed for itself may fit on any rank.
 
 Every rank holds all features and draws the same random numbers, so all agree on each global batch. A rank computes on its own
 share of the rows; gradients and records are averaged, so that weights and decisions are the same everywhere.

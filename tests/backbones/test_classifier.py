@@ -533,6 +533,13 @@ def test_a_batch_passes_in_parts_whose_largest_tensor_has_room(channels, sizes, 
     torch.testing.assert_close((f, logits), (by_hand, network[-1](by_hand)))
 
 
+def test_a_preprocessing_on_another_device_than_the_model_is_copied_there_and_stays(tiny_model):
+    own = Normalise((0.5,), (0.2,))
+    classifier = Classifier(tiny_model.to("meta"), preprocess=own)
+    assert classifier._prepare(torch.zeros(2, 1, 4, 4)).device.type == "meta"
+    assert own.mean.device.type == "cpu"
+
+
 def test_small_batches_are_neither_weighed_nor_split(generator):
     network, seen = wide_network(4), []
     network.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))

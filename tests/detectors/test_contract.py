@@ -102,6 +102,18 @@ def test_the_contract(name, inputs, classifier):
     check_contract(name, inputs, classifier)
 
 
+GPUS = [name for name, there in (("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())) if there]
+
+
+@every_detector
+@pytest.mark.skipif(not GPUS, reason="there is no GPU here")
+def test_model_and_inputs_may_be_on_a_gpu(name, inputs, classifier, fitted):
+    known, labels, unknown = (tensor.to(GPUS[0]) for tensor in inputs)
+    there = Classifier(copy.deepcopy(classifier.model).to(GPUS[0]))
+    detector = quick(name).fit(there, (known, labels), show_progress=False).calibrate(known, false_alarm=0.1)
+    assert evaluate(detector.score(known), detector.score(unknown)).auroc > 0.95
+
+
 @every_detector
 def test_two_well_separated_blobs_are_told_apart(name, fitted, inputs):
     known, _, unknown = inputs

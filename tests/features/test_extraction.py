@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.data import DataLoader, TensorDataset
 
 from bal.backbones import Classifier, Normalise
@@ -112,6 +113,14 @@ def test_features_may_be_given_as_arrays_of_any_precision():
     assert features.f.dtype == features.logits.dtype == torch.float32
     assert features.labels.tolist() == [0, 1, 1]
     assert not features.logits.requires_grad
+
+
+def test_features_given_on_a_gpu_are_kept_on_the_cpu():
+    with FakeTensorMode():  # tensors without content, on any device
+        f, logits, labels = torch.empty(3, 4), torch.empty(3, 2), torch.empty(3, dtype=torch.int32)
+        on_gpu = [torch.empty_like(tensor, device="cuda") for tensor in (f, logits, labels)]
+        features = Features(*on_gpu, head=(torch.empty(2, 4, device="cuda"), torch.empty(2, device="cuda")))
+    assert {t.device.type for t in (features.f, features.logits, features.labels, *features.head)} == {"cpu"}
 
 
 def test_a_shuffling_loader_is_never_answered_from_the_cache_with_another_order(tiny_model, tiny_images, tmp_path):

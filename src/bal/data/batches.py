@@ -55,7 +55,7 @@ def to_tensor(values: Any) -> Tensor:
 
 
 def to_labels(labels: Any, rows: int) -> Tensor:
-    """Class indices of shape (rows,), int64."""
+    """Class indices of shape (rows,), int64, on the CPU."""
     try:
         c = to_tensor(labels)
     except ShapeError as error:
@@ -64,7 +64,7 @@ def to_labels(labels: Any, rows: int) -> Tensor:
         raise ShapeError(f"labels must be ({rows},), one class index for each row, got {tuple(c.shape)}")
     if c.is_floating_point():
         raise ShapeError(f"labels must be whole numbers, got {c.dtype}; for one-hot labels take argmax(1) first")
-    return c.to(torch.int64)
+    return c.to("cpu", torch.int64)
 
 
 @dataclass(frozen=True)

@@ -69,4 +69,4 @@ class AEC(InputDetector):
         logits = self.classifier_(x)[1]
         with torch.no_grad():
             error = self.error(x).double()
-        return log_max_softmax(logits).cpu() - self.strength * error, logits.argmax(1)
+        return log_max_softmax(logits.cpu()) - self.strength * error, logits.argmax(1)

@@ -23,6 +23,7 @@ class Features:
 
     f: (N, m) float32, logits: (N, classes) float32, labels: (N,) int64 or None; ``spec`` describes the inputs, None when
     the features did not come from inputs; ``head`` is (W, b) of the last layer, logits = f W^T + b, for detectors that read it.
+    All are kept on the CPU.
     """
 
     f: Tensor
@@ -33,9 +34,11 @@ class Features:
 
     def __post_init__(self) -> None:
         for name in ("f", "logits"):
-            object.__setattr__(self, name, to_tensor(getattr(self, name)).detach().float())
+            object.__setattr__(self, name, to_tensor(getattr(self, name)).detach().to("cpu", torch.float32))
         if self.labels is not None:
             object.__setattr__(self, "labels", to_labels(self.labels, len(self.f)))
+        if self.head is not None:
+            object.__setattr__(self, "head", tuple(to_tensor(part).detach().cpu() for part in self.head))
         if self.f.ndim != 2 or self.logits.ndim != 2 or len(self.f) != len(self.logits):
             raise ShapeError(
                 "features and logits must be (N, m) and (N, classes) with the same N, "
@@ -116,7 +119,7 @@ def same_network(stored: dict[str, Tensor], classifier: Classifier, x: Tensor) -
     """Whether the first rows x still give the stored features: weights and structure do not tell all that a forward pass does."""
     f, logits = (tensor.cpu() for tensor in classifier(x))
     pairs = ((f, stored["f"]), (logits, stored["logits"]))
-    rows = finite_rows(x)
+    rows = finite_rows(x).cpu()
     return all(torch.allclose(now[rows], then[: len(x)][rows], rtol=1e-3, atol=1e-4, equal_nan=True) for now, then in pairs)
 
 
@@ -140,7 +143,7 @@ def run(
             if hash_content:
                 content.update(x, c)
             f, logits = (tensor.cpu() for tensor in classifier(x))
-            f[~finite_rows(x)] = torch.nan  # a network may swallow a NaN pixel; the row is invalid all the same
+            f[~finite_rows(x).cpu()] = torch.nan  # a network may swallow a NaN pixel; the row is invalid all the same
             f_parts.append(f)
             logit_parts.append(logits)
             label_parts.append(c)
