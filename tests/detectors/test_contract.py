@@ -379,6 +379,13 @@ def test_features_alone_go_from_fit_to_calibrated_answers_and_files(name, inputs
     assert (answer.label == -1).mean() > 0.5
 
 
+@pytest.mark.parametrize("name", ["ODIN", "AEC"])
+def test_an_input_detector_loaded_without_its_classifier_says_that_it_needs_one(name, inputs, fitted, tmp_path):
+    fitted[name].save(tmp_path / "d")
+    with pytest.raises(NotFittedError, match="no classifier to read inputs with"):
+        load(tmp_path / "d").score(inputs[0])
+
+
 @input_detectors
 def test_input_detectors_refuse_features(name, inputs, classifier, fitted):
     with pytest.raises(DataError, match="needs the inputs themselves"):

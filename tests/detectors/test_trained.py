@@ -8,8 +8,9 @@ from torch import nn
 
 from bal.backbones import Classifier, ClassifierTraining, Normalise, ResNet18, train_classifier
 from bal.data import load_sample
-from bal.detectors import GCPL, GeneralizedODIN
+from bal.detectors import GCPL, GeneralizedODIN, load
 from bal.detectors.trained import copy_with_head
+from bal.errors import NotFittedError
 from bal.features import extract
 from bal.seeding import make_generator
 
@@ -51,3 +52,10 @@ def test_a_model_that_is_its_own_head_is_replaced_whole():
 def test_a_setting_that_ends_in_an_underscore_is_not_forgotten_by_the_fit(tiny_model, tiny_images):
     detector = GCPL(lambda_=0.5, training=ClassifierTraining(epochs=1, batch_size=32))
     assert detector.fit(tiny_model, tiny_images, show_progress=False).lambda_ == 0.5
+
+
+@pytest.mark.parametrize("kind", [GCPL, GeneralizedODIN])
+def test_to_load_one_without_its_classifier_is_refused_with_the_way_out(kind, tiny_classifier, tiny_images, tmp_path):
+    kind(training=ClassifierTraining(epochs=1)).fit(tiny_classifier, tiny_images, show_progress=False).save(tmp_path / "d")
+    with pytest.raises(NotFittedError, match=r"is a copy of its classifier; load it with bal.load\(path, classifier\)"):
+        load(tmp_path / "d")

@@ -313,6 +313,8 @@ class InputDetector(Detector):
         self._check_fitted()
         if isinstance(data, Features):
             raise DataError(f"{type(self).__name__} needs the inputs themselves, not features extracted from them")
+        if self.classifier_ is None:
+            raise NotFittedError("this detector has no classifier to read inputs with; load it with bal.load(path, classifier)")
         parts = [self._scored_batch(x) for x, _ in Batches(data, ROWS_AT_ONCE)]
         if not parts:
             raise DataError("the data is empty; give at least one row")

@@ -18,6 +18,7 @@ from bal.backbones import Classifier, ClassifierTraining, train_classifier
 from bal.backbones.classifier import call, capture, eval_mode, output_tensor
 from bal.detectors.base import InputDetector
 from bal.detectors.odin import step_towards
+from bal.errors import NotFittedError
 from bal.features import class_means, extract
 from bal.seeding import make_generator, seeded
 
@@ -70,6 +71,8 @@ class TrainedDetector(InputDetector, Generic[Head]):
         )
 
     def _build(self, dim: int, classes: int) -> None:
+        if self.classifier_ is None:
+            raise NotFittedError(f"{type(self).__name__} is a copy of its classifier; load it with bal.load(path, classifier)")
         self._head = self._make_head(dim, classes)
         self.network_ = copy_with_head(self.classifier_, self._head).to(self.classifier_.device)
 
