@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import warnings
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from bal.discrimination import GANTraining
 from bal.errors import BalError, BalWarning, CalibrationError, DataError, NotFittedError, SettingsError, ShapeError, StorageError
 from bal.evaluation import evaluate
 from bal.features import Features, extract
+from bal.sampling import Epsilon
 from bal.seeding import make_generator
 from conftest import make_blobs
 
@@ -433,6 +435,45 @@ def test_a_threshold_that_would_reject_everything_is_refused(inputs, fitted, nam
 )
 def test_nonsense_settings_are_refused_at_once(name, settings):
     with pytest.raises(SettingsError):
+        make_detector(name, **settings)
+
+
+def numeric_settings():
+    """(class, setting, whether it is whole, whether None is a choice) of all detectors and of the settings inside their own."""
+    kinds = list(DETECTORS.values())
+    for kind in kinds:
+        hints = get_type_hints(kind)
+        for item in dataclasses.fields(kind):
+            parts = set(get_args(hints[item.name])) or {hints[item.name]}
+            if parts & {int, float}:
+                yield pytest.param(kind, item.name, float not in parts, type(None) in parts, id=f"{kind.__name__}-{item.name}")
+            elif dataclasses.is_dataclass(hints[item.name]) and hints[item.name] not in kinds:
+                kinds.append(hints[item.name])
+
+
+@pytest.mark.parametrize(("kind", "name", "whole", "optional"), list(numeric_settings()))
+def test_every_numeric_setting_refuses_nonsense(kind, name, whole, optional):
+    nonsense = [float("nan"), float("inf"), "3", True, 10**400, [1], (float("nan"),), (-1,), *([2.5] if whole else [])]
+    nonsense += [] if optional else [None]
+    nonsense += [] if (kind, name) == (Epsilon, "mean") else [-1]  # a mean alone may be negative
+    for value in nonsense:
+        with pytest.raises(SettingsError, match=name):
+            kind(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("Generalized ODIN", {"similarity": "euclidian"}, "did you mean 'euclidean'"),
+        ("ViM", {"principal": 0}, "principal must be a whole number of 1 or more or None"),
+        ("AEC", {"batch_size": 0}, "batch_size"),
+        ("AEC", {"epochs": 0}, "epochs"),
+        ("VOS", {"candidates": 0}, "candidates"),
+        ("GCPL", {"gamma": 0.0}, "gamma"),
+    ],
+)
+def test_settings_that_no_fit_can_use_are_refused_at_once(name, settings, words):
+    with pytest.raises(SettingsError, match=words):
         make_detector(name, **settings)
 
 

@@ -131,8 +131,7 @@ class BAL(FeatureDetector):
         check_number("dropout", self.dropout, low=0, high=0.99)
         for name in ("noise_dim", "members"):
             check_number(name, getattr(self, name), low=1, whole=True)
-        if self.prior_quantile is not None:
-            check_number("prior_quantile", self.prior_quantile, low=0, high=1)
+        check_number("prior_quantile", self.prior_quantile, low=0, high=1, optional=True)
         check_number("temperature", self.temperature, low=1e-3)
         check_seed(self.seed)
 

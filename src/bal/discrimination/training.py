@@ -74,8 +74,7 @@ class GANTraining:
             check_number(name, getattr(self, name), low=0, high=1)
         check_number("push_steps", self.push_steps, low=1, whole=True)
         for name in ("anchors", "iterations"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), low=1, whole=True)
+            check_number(name, getattr(self, name), low=1, whole=True, optional=True)
         if self.push == "noise" and (self.push_base == "real" or self.epsilon.relative):
             raise SettingsError(
                 'push="noise" moves the noise of G, which no real feature has and whose spread is 1; take push_base="generated" '
