@@ -239,6 +239,7 @@ class BAL(FeatureDetector):
         dim += self.normalisation_.added + self._sees_evidence
         self.D_ = ensemble([self._make_D(torch.zeros(classes, dim), generator) for _ in range(self.members)]).eval()
         self.G_ = self._make_G(dim, classes, generator)
+        self.shift_ = torch.zeros((), dtype=torch.float64)  # of files from before there was one
 
     def _make_D(self, means: Tensor, generator: torch.Generator) -> Discriminator:  # noqa: N802 - the paper's letters
         """D for normalised features with these class means, (classes, m)."""
