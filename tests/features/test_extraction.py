@@ -175,6 +175,40 @@ def test_inputs_of_another_kind_are_refused_with_both_shapes(tiny_classifier, x,
         extract(tiny_classifier, x, spec=InputSpec((1, 4, 4), floating=True))
 
 
+@pytest.mark.parametrize("batch_size", [256, 7])
+def test_a_warm_cache_does_not_hide_inputs_of_another_scale(tiny_classifier, tiny_images, tmp_path, batch_size):
+    """All batches are looked at, not the first alone."""
+    x = tiny_images[0].clone()
+    x[50:] *= 255
+    extract(tiny_classifier, x, cache=tmp_path)
+    spec = InputSpec((1, 4, 4), floating=True, low=0.0, high=1.0)
+    with pytest.raises(DataError, match="inputs range from"):
+        extract(tiny_classifier, x, cache=tmp_path, spec=spec, strict=True, batch_size=batch_size)
+    with pytest.warns(BalWarning, match="inputs range from") as told:
+        extract(tiny_classifier, x, cache=tmp_path, spec=spec, batch_size=batch_size)
+    assert len(told) == 1
+    with pytest.raises(ShapeError, match="resize the images"):
+        extract(tiny_classifier, x, cache=tmp_path, spec=InputSpec((1, 5, 5), floating=True))
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """Rows that come once."""
+
+    def __init__(self, rows):
+        self.rows = iter(rows)
+
+    def __iter__(self):
+        return self.rows
+
+
+def test_data_that_can_be_read_only_once_is_named_as_such_where_a_cache_reads_it_twice(tiny_classifier, tiny_images, tmp_path):
+    assert len(extract(tiny_classifier, DataLoader(Stream(tiny_images[0]), batch_size=8))) == 60
+    with pytest.raises(DataError, match=r"read only once, but a cache reads it twice.*leave the cache out"):
+        extract(tiny_classifier, DataLoader(Stream(tiny_images[0]), batch_size=8), cache=tmp_path)
+    with pytest.raises(DataError, match="the data is empty"):
+        extract(tiny_classifier, tiny_images[0][:0], cache=tmp_path)
+
+
 def test_an_empty_data_set_is_refused(tiny_classifier):
     with pytest.raises(DataError, match="empty"):
         extract(tiny_classifier, torch.zeros(0, 1, 4, 4))
