@@ -33,6 +33,7 @@ from bal.discrimination import (
     RadialDiscriminator,
     RadiusUnit,
     TrainingResult,
+    quantile,
 )
 from bal.errors import BalWarning, SettingsError
 from bal.features import (
@@ -231,7 +232,7 @@ class BAL(FeatureDetector):
         if self.prior_quantile is None:
             return torch.zeros((), dtype=torch.float64)
         logits: Tensor = self.D_(f, c).double()
-        return logits.quantile(self.prior_quantile)
+        return quantile(logits, self.prior_quantile)
 
     def _build(self, dim: int, classes: int) -> None:
         generator = make_generator(self.seed)
