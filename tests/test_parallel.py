@@ -31,11 +31,29 @@ with process_group():
 """
 
 
-def train(folder, processes, seeds=0):
+ONE_RANK_ALONE = """
+import sys
+from pathlib import Path
+import torch
+from torch import distributed
+from bal.detectors import BAL
+from bal.discrimination import GANTraining
+from conftest import make_blobs
+
+distributed.init_process_group("gloo")
+if distributed.get_rank() == 0:
+    BAL(hidden_D=(4,), hidden_G=(4,), training=GANTraining(epochs=1)).fit_features(make_blobs(60))
+    (Path(sys.argv[1]) / "rank0.json").write_text('"fitted"')
+distributed.barrier()
+distributed.destroy_process_group()
+"""
+
+
+def train(folder, processes, seeds=0, program=TRAINING):
     """The script on so many processes; what each rank said."""
     folder.mkdir()
     script = folder / "train.py"
-    script.write_text(f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{TRAINING}")
+    script.write_text(f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{program}")
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     done = subprocess.run([*run, script, folder, str(seeds)], check=False, capture_output=True, text=True, timeout=300)
     return done, [json.loads(path.read_text()) for path in sorted(folder.glob("rank*.json"))]
@@ -59,6 +77,23 @@ def test_ranks_that_do_not_start_alike_are_refused(tmp_path):
     assert done.returncode != 0
     assert not said
     assert "the ranks do not start alike" in done.stderr
+
+
+def test_one_rank_of_a_program_with_a_group_of_its_own_may_fit_alone(tmp_path):
+    """The others wait at their barrier, not in the fit."""
+    done, said = train(tmp_path / "own", 2, program=ONE_RANK_ALONE)
+    assert done.returncode == 0, done.stderr
+    assert said == ["fitted"]
+
+
+def test_a_group_of_ones_own_is_used_inside_process_group_alone(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    assert (rank(), ranks()) == (0, 1)
+    with process_group():
+        assert (rank(), ranks()) == (1, 2)
+    assert (rank(), ranks()) == (0, 1)
 
 
 def test_one_process_is_the_only_rank():

@@ -1,5 +1,7 @@
 """Several processes that train one BAL, as torchrun starts them; a single process is the case of one rank.
 
+They work together inside :func:`process_group` only: a program that uses torch.distributed for itself may fit on any rank.
+
 Every rank holds all features and draws the same random numbers, so all agree on each global batch. A rank computes on its own
 share of the rows; gradients and records are averaged, so that weights and decisions are the same everywhere.
 """
@@ -7,11 +9,14 @@ share of the rows; gradients and records are averaged, so that weights and decis
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor, distributed
 
 from bal.errors import DataError
+
+_taking_part = ContextVar("taking_part", default=False)
 
 
 def rank() -> int:
@@ -25,7 +30,12 @@ def ranks() -> int:
 
 
 def joined() -> bool:
-    """Whether this process is one of a group."""
+    """Whether this process is inside :func:`process_group` and there is a group."""
+    return _taking_part.get() and initialised()
+
+
+def initialised() -> bool:
+    """Whether there is a group at all, which may be the user's own."""
     return distributed.is_available() and distributed.is_initialized()
 
 
@@ -60,15 +70,18 @@ def check_alike(digest: str) -> None:
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """Join the group that torchrun describes in the environment; without torchrun this is nothing.
+    """Train together with the other processes of the group that torchrun describes in the environment; without it, alone.
 
-    gloo for what is on the CPU, nccl for what is on a GPU.
+    A group that is there already is used and left as it is: all of its ranks must come here. Else gloo for what is on the CPU,
+    nccl for what is on a GPU.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or joined():
-        yield
-        return
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    own = int(os.environ.get("WORLD_SIZE", "1")) > 1 and not initialised()
+    if own:
+        distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    before = _taking_part.set(True)
     try:
         yield
     finally:
-        distributed.destroy_process_group()
+        _taking_part.reset(before)
+        if own:
+            distributed.destroy_process_group()

@@ -10,6 +10,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from bal.errors import SettingsError
 
+MOST = sys.float_info.max  # the largest finite number
+
 
 def suggestion(typed: str, known: Mapping[str, str], *, n: int, cutoff: float = 0.6) -> str:
     """The words "did you mean 'A' or 'B'?", or none where nothing is near; ``known`` maps lower-case names to what is shown."""
@@ -50,12 +52,22 @@ def check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
         )
 
 
-def check_number(name: str, value: Any, *, low: float, high: float = math.inf, whole: bool = False) -> None:
-    """A finite number between low and high, both included."""
+def check_number(
+    name: str, value: Any, *, low: float, high: float = math.inf, whole: bool = False, optional: bool = False
+) -> None:
+    """A finite number between low and high, both included; or None where that is a choice of its own."""
+    if optional and value is None:
+        return
     kind = Integral if whole else Real
-    if not isinstance(value, kind) or isinstance(value, bool) or not low <= float(value) <= min(high, sys.float_info.max):
+    if not isinstance(value, kind) or isinstance(value, bool) or not low <= exact(value) <= min(high, MOST):
         span = f"from {low:g} to {high:g}" if high < math.inf else f"of {low:g} or more"
-        raise SettingsError(f"{name} must be a {'whole ' if whole else ''}number {span}, got {value!r}")
+        other = " or None" if optional else ""
+        raise SettingsError(f"{name} must be a {'whole ' if whole else ''}number {span}{other}, got {value!r}")
+
+
+def exact(value: Any) -> float:
+    """A number as Python's own, a whole one without the rounding, or the overflow, of a float."""
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def check_widths(name: str, value: Any) -> None:

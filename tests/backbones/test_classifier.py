@@ -533,11 +533,35 @@ def test_a_batch_passes_in_parts_whose_largest_tensor_has_room(channels, sizes, 
     torch.testing.assert_close((f, logits), (by_hand, network[-1](by_hand)))
 
 
+def test_a_preprocessing_on_another_device_than_the_model_is_copied_there_and_stays(tiny_model):
+    own = Normalise((0.5,), (0.2,))
+    classifier = Classifier(tiny_model.to("meta"), preprocess=own)
+    assert classifier._prepare(torch.zeros(2, 1, 4, 4)).device.type == "meta"
+    assert own.mean.device.type == "cpu"
+
+
 def test_small_batches_are_neither_weighed_nor_split(generator):
     network, seen = wide_network(4), []
     network.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
     Classifier(network)(torch.rand(16, 1, 8, 8, generator=generator))
     assert seen == [16]
+
+
+class Squeezing(nn.Module):
+    """Drops every axis of size 1, as many networks do after their pooling: that of a single row too."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Conv2d(1, 8, 3), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(nn.functional.adaptive_avg_pool2d(self.body(x), 1).squeeze())
+
+
+def test_no_part_of_a_batch_is_a_single_row(generator):
+    x = torch.rand(17, 1, 256, 256, generator=generator)  # 16 pass at once
+    f, logits = Classifier(Squeezing())(x)
+    assert (f.shape, logits.shape) == ((17, 8), (17, 3))
 
 
 def test_channels_last_is_told_as_such():

@@ -36,3 +36,21 @@ def test_training_needs_labelled_rows(tiny_images, data, words):
     x, c = tiny_images
     with pytest.raises(DataError, match=words):
         train_classifier(ResNet18(width=2, generator=g), x if data == "x" else (x[:0], c[:0]), SETTINGS, generator=g)
+
+
+@pytest.mark.parametrize(("rows", "sizes"), [(16, [8, 8]), (17, [8, 9]), (18, [8, 8, 2])])
+def test_a_last_batch_of_one_row_joins_the_one_before_it(rows, sizes):
+    """Batch norm has no variance of one row."""
+    model, seen = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)), []
+    model.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    data = torch.randn(rows, 4), torch.arange(rows) % 3
+    train_classifier(model, data, ClassifierTraining(epochs=1, batch_size=8), generator=make_generator(0))
+    assert seen == sizes
+
+
+def test_batches_of_one_row_that_were_asked_for_are_kept():
+    model, seen = torch.nn.Linear(4, 3), []
+    model.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    data = torch.randn(3, 4), torch.arange(3)
+    train_classifier(model, data, ClassifierTraining(epochs=1, batch_size=1), generator=make_generator(0))
+    assert seen == [1, 1, 1]

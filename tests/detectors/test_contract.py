@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import warnings
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from bal.discrimination import GANTraining
 from bal.errors import BalError, BalWarning, CalibrationError, DataError, NotFittedError, SettingsError, ShapeError, StorageError
 from bal.evaluation import evaluate
 from bal.features import Features, extract
+from bal.sampling import Epsilon
 from bal.seeding import make_generator
 from conftest import make_blobs
 
@@ -100,6 +102,18 @@ def check_contract(name, inputs, classifier):
 @every_detector
 def test_the_contract(name, inputs, classifier):
     check_contract(name, inputs, classifier)
+
+
+GPUS = [name for name, there in (("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())) if there]
+
+
+@every_detector
+@pytest.mark.skipif(not GPUS, reason="there is no GPU here")
+def test_model_and_inputs_may_be_on_a_gpu(name, inputs, classifier, fitted):
+    known, labels, unknown = (tensor.to(GPUS[0]) for tensor in inputs)
+    there = Classifier(copy.deepcopy(classifier.model).to(GPUS[0]))
+    detector = quick(name).fit(there, (known, labels), show_progress=False).calibrate(known, false_alarm=0.1)
+    assert evaluate(detector.score(known), detector.score(unknown)).auroc > 0.95
 
 
 @every_detector
@@ -367,6 +381,13 @@ def test_features_alone_go_from_fit_to_calibrated_answers_and_files(name, inputs
     assert (answer.label == -1).mean() > 0.5
 
 
+@pytest.mark.parametrize("name", ["ODIN", "AEC"])
+def test_an_input_detector_loaded_without_its_classifier_says_that_it_needs_one(name, inputs, fitted, tmp_path):
+    fitted[name].save(tmp_path / "d")
+    with pytest.raises(NotFittedError, match="no classifier to read inputs with"):
+        load(tmp_path / "d").score(inputs[0])
+
+
 @input_detectors
 def test_input_detectors_refuse_features(name, inputs, classifier, fitted):
     with pytest.raises(DataError, match="needs the inputs themselves"):
@@ -414,6 +435,45 @@ def test_a_threshold_that_would_reject_everything_is_refused(inputs, fitted, nam
 )
 def test_nonsense_settings_are_refused_at_once(name, settings):
     with pytest.raises(SettingsError):
+        make_detector(name, **settings)
+
+
+def numeric_settings():
+    """(class, setting, whether it is whole, whether None is a choice) of all detectors and of the settings inside their own."""
+    kinds = list(DETECTORS.values())
+    for kind in kinds:
+        hints = get_type_hints(kind)
+        for item in dataclasses.fields(kind):
+            parts = set(get_args(hints[item.name])) or {hints[item.name]}
+            if parts & {int, float}:
+                yield pytest.param(kind, item.name, float not in parts, type(None) in parts, id=f"{kind.__name__}-{item.name}")
+            elif dataclasses.is_dataclass(hints[item.name]) and hints[item.name] not in kinds:
+                kinds.append(hints[item.name])
+
+
+@pytest.mark.parametrize(("kind", "name", "whole", "optional"), list(numeric_settings()))
+def test_every_numeric_setting_refuses_nonsense(kind, name, whole, optional):
+    nonsense = [float("nan"), float("inf"), "3", True, 10**400, [1], (float("nan"),), (-1,), *([2.5] if whole else [])]
+    nonsense += [] if optional else [None]
+    nonsense += [] if (kind, name) == (Epsilon, "mean") else [-1]  # a mean alone may be negative
+    for value in nonsense:
+        with pytest.raises(SettingsError, match=name):
+            kind(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("Generalized ODIN", {"similarity": "euclidian"}, "did you mean 'euclidean'"),
+        ("ViM", {"principal": 0}, "principal must be a whole number of 1 or more or None"),
+        ("AEC", {"batch_size": 0}, "batch_size"),
+        ("AEC", {"epochs": 0}, "epochs"),
+        ("VOS", {"candidates": 0}, "candidates"),
+        ("GCPL", {"gamma": 0.0}, "gamma"),
+    ],
+)
+def test_settings_that_no_fit_can_use_are_refused_at_once(name, settings, words):
+    with pytest.raises(SettingsError, match=words):
         make_detector(name, **settings)
 
 

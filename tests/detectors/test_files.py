@@ -1,6 +1,7 @@
 """Detectors on disk. That every detector survives the round trip is in test_contract.py."""
 
 import copy
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -8,13 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 from torch import nn
 
 import bal
 from bal.bundles import MANIFEST, write_bundle
-from bal.detectors import make_detector
-from bal.detectors.files import SCHEMA, describe, read
+from bal.detectors import BAL, make_detector
+from bal.detectors.files import BEFORE, SCHEMA, describe, read
+from bal.discrimination import GANTraining
 from bal.errors import DataError, StorageError
+from bal.sampling import Epsilon
 from bomb import Bomb
 from killing import kills_while_saving, seconds_in_a_child
 
@@ -113,6 +117,29 @@ def test_a_file_of_schema_1_is_read_and_saved_as_schema_2(tmp_path):
         bal.load(Path(__file__).with_name("schema1.safetensors"), model)
 
 
+def test_a_bal_from_before_its_newer_settings_is_read_as_it_was(tmp_path):
+    """older.bal is of bal 0.1.0 before BAL had evidence, a radius, members and a temperature; defaults have moved since."""
+    model, x = schema_1_world()
+    older = bal.load(Path(__file__).with_name("older.bal"), model)
+    assert (older.evidence, older.radius, older.radial_start, older.training.r1) == ("none", "unit", (6.0, 3.0), 0.0)
+    np.testing.assert_allclose(older.score(x[:3]), [-0.011298089030584463, -0.09948711393440648, -0.09241654548476015], rtol=1e-6)
+    older.save(tmp_path / "new")
+    assert bal.load(tmp_path / "new", model).score(x).tobytes() == older.score(x).tobytes()
+
+
+def test_a_setting_that_no_one_can_know_is_named_with_the_version_that_wrote_the_file(tmp_path):
+    manifest, tensors = read(Path(__file__).with_name("older.bal"))
+    del manifest["settings"]["training"]["decay"], manifest["sha256"]
+    write_bundle(tmp_path / "d", manifest, {"tensors.safetensors": save(tensors)})
+    with pytest.raises(StorageError, match=r"d, written by bal 0.1.0, does not hold the setting decay of GANTraining.*fit again"):
+        bal.load(tmp_path / "d")
+
+
+@pytest.mark.parametrize("kind", [BAL, GANTraining, Epsilon])
+def test_what_was_done_before_a_setting_is_a_value_that_it_takes(kind):
+    assert dataclasses.replace(kind(), **BEFORE[kind.__name__]) is not None
+
+
 def test_a_newer_schema_is_refused_and_so_is_a_single_file_of_another_kind(detector, tmp_path):
     """Fault 17."""
     write_bundle(tmp_path / "d", {**describe(detector), "schema": SCHEMA + 1}, {"tensors.safetensors": b""})
@@ -150,8 +177,6 @@ def test_a_pickle_is_refused_under_any_name(tmp_path):
 )
 def test_a_manifest_that_lies_under_a_right_seal_is_refused(detector, tiny_classifier, tmp_path, change):
     """Fault 11: whoever forges a bundle gets an error, not a crash and not a detector of another kind."""
-    from safetensors.torch import save
-
     manifest = {**json.loads(json.dumps(describe(detector))), **change}
     write_bundle(tmp_path / "d", manifest, {"tensors.safetensors": save(detector.state())})
     with pytest.raises(bal.errors.BalError):

@@ -163,6 +163,11 @@ def test_knn_equals_brute_force(train, query, k):
     agree(scored(KNN(k=k), train, query), -distances[:, k - 1])
 
 
+def test_knn_goes_by_the_direction_of_a_feature_however_long(train, query):
+    f, *rest = query
+    agree(scored(KNN(k=5), train, (2.0**70 * f, *rest)), scored(KNN(k=5), train, query))
+
+
 def test_knn_is_the_same_in_many_small_chunks_and_exact_for_near_neighbours(monkeypatch):
     g = make_generator(0)
     bank = torch.nn.functional.normalize(torch.randn(500, 8, generator=g), dim=1)

@@ -13,6 +13,7 @@ from bal.backbones import Classifier, ClassifierTraining, Normalise, ResNet18, t
 from bal.data import load_sample
 from bal.detectors import GCPL, GeneralizedODIN, load
 from bal.detectors.trained import copy_with_head
+from bal.errors import NotFittedError
 from bal.features import extract
 from bal.seeding import make_generator
 
@@ -77,3 +78,10 @@ def test_two_threads_may_ask_one_detector(tiny_model, tiny_images, tmp_path, kin
         together = list(threads.map(detector.score, parts))
     assert np.array_equal(together, alone)
     assert all(torch.equal(tensor, fitted.state()[name]) for name, tensor in detector.state().items())
+
+
+@pytest.mark.parametrize("kind", [GCPL, GeneralizedODIN])
+def test_to_load_one_without_its_classifier_is_refused_with_the_way_out(kind, tiny_classifier, tiny_images, tmp_path):
+    kind(training=ClassifierTraining(epochs=1)).fit(tiny_classifier, tiny_images, show_progress=False).save(tmp_path / "d")
+    with pytest.raises(NotFittedError, match=r"is a copy of its classifier; load it with bal.load\(path, classifier\)"):
+        load(tmp_path / "d")

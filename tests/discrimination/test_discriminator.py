@@ -10,7 +10,7 @@ from bal.discrimination import (
     ProjectionDiscriminator,
     RadialDiscriminator,
 )
-from bal.discrimination.discriminator import typical_radius
+from bal.discrimination.discriminator import quantile, typical_radius
 from bal.seeding import make_generator
 
 MEANS = torch.tensor([[0.0, 0.0], [4.0, 0.0]])
@@ -116,3 +116,17 @@ def test_every_kind_takes_dropout_and_spectral_norm(kind):
     assert any("parametrizations" in name for name in D.state_dict())
     f, c = torch.randn(5, 2, generator=make_generator(1)), torch.zeros(5, dtype=torch.int64)
     assert torch.isfinite(D.eval()(f, c)).all()
+
+
+def test_a_quantile_has_the_bits_of_torchs_own(generator):
+    for rows in (*range(1, 40), 997, 60_000):
+        values = torch.randn(rows, generator=generator, dtype=torch.float64)
+        for q in (0.0, 0.05, 0.3, 0.5, 0.95, 1.0):
+            assert torch.equal(quantile(values, q), values.quantile(q)), (rows, q)
+    assert quantile(torch.tensor([1.0, torch.nan, 2.0]), 0.1).isnan()
+
+
+def test_the_typical_radius_of_more_rows_than_torchs_quantile_takes():
+    rows = 2**24 + 1
+    radius = torch.arange(rows, dtype=torch.float32).flip(0)
+    assert typical_radius(radius, "median") == (rows - 1) / 2

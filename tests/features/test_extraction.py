@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.data import DataLoader, TensorDataset
 
 from bal.backbones import Classifier, Normalise
@@ -114,6 +115,14 @@ def test_features_may_be_given_as_arrays_of_any_precision():
     assert not features.logits.requires_grad
 
 
+def test_features_given_on_a_gpu_are_kept_on_the_cpu():
+    with FakeTensorMode():  # tensors without content, on any device
+        f, logits, labels = torch.empty(3, 4), torch.empty(3, 2), torch.empty(3, dtype=torch.int32)
+        on_gpu = [torch.empty_like(tensor, device="cuda") for tensor in (f, logits, labels)]
+        features = Features(*on_gpu, head=(torch.empty(2, 4, device="cuda"), torch.empty(2, device="cuda")))
+    assert {t.device.type for t in (features.f, features.logits, features.labels, *features.head)} == {"cpu"}
+
+
 def test_a_shuffling_loader_is_never_answered_from_the_cache_with_another_order(tiny_model, tiny_images, tmp_path):
     classifier, cache = Counting(tiny_model), FeatureCache(tmp_path)
     loader = DataLoader(TensorDataset(*tiny_images), batch_size=8, shuffle=True)
@@ -164,6 +173,40 @@ def test_inputs_of_another_kind_are_refused_with_both_shapes(tiny_classifier, x,
     """Fault 5."""
     with pytest.raises(ShapeError, match=words):
         extract(tiny_classifier, x, spec=InputSpec((1, 4, 4), floating=True))
+
+
+@pytest.mark.parametrize("batch_size", [256, 7])
+def test_a_warm_cache_does_not_hide_inputs_of_another_scale(tiny_classifier, tiny_images, tmp_path, batch_size):
+    """All batches are looked at, not the first alone."""
+    x = tiny_images[0].clone()
+    x[50:] *= 255
+    extract(tiny_classifier, x, cache=tmp_path)
+    spec = InputSpec((1, 4, 4), floating=True, low=0.0, high=1.0)
+    with pytest.raises(DataError, match="inputs range from"):
+        extract(tiny_classifier, x, cache=tmp_path, spec=spec, strict=True, batch_size=batch_size)
+    with pytest.warns(BalWarning, match="inputs range from") as told:
+        extract(tiny_classifier, x, cache=tmp_path, spec=spec, batch_size=batch_size)
+    assert len(told) == 1
+    with pytest.raises(ShapeError, match="resize the images"):
+        extract(tiny_classifier, x, cache=tmp_path, spec=InputSpec((1, 5, 5), floating=True))
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """Rows that come once."""
+
+    def __init__(self, rows):
+        self.rows = iter(rows)
+
+    def __iter__(self):
+        return self.rows
+
+
+def test_data_that_can_be_read_only_once_is_named_as_such_where_a_cache_reads_it_twice(tiny_classifier, tiny_images, tmp_path):
+    assert len(extract(tiny_classifier, DataLoader(Stream(tiny_images[0]), batch_size=8))) == 60
+    with pytest.raises(DataError, match=r"read only once, but a cache reads it twice.*leave the cache out"):
+        extract(tiny_classifier, DataLoader(Stream(tiny_images[0]), batch_size=8), cache=tmp_path)
+    with pytest.raises(DataError, match="the data is empty"):
+        extract(tiny_classifier, tiny_images[0][:0], cache=tmp_path)
 
 
 def test_an_empty_data_set_is_refused(tiny_classifier):

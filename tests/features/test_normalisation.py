@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bal.errors import BalError
-from bal.features import NormalisationName, class_means, evidence_of, make_normalisation, within_spread
+from bal.features import NormalisationName, class_means, evidence_of, make_normalisation, unit_rows, within_spread
 from bal.features.normalisation import SHRINKAGE, Residual
 from bal.seeding import make_generator
 
@@ -139,3 +139,19 @@ def test_the_within_class_spread_against_a_loop():
     f, c = skewed()
     squares = [((f[c == k] - f[c == k].mean(0)) ** 2).sum().item() for k in range(3)]
     assert within_spread(f, c) == pytest.approx(math.sqrt(sum(squares) / f.numel()), rel=1e-5)
+
+
+def test_rows_of_length_1_have_the_bits_of_torchs_own_unless_their_length_overflows(generator):
+    f = torch.randn(500, 33, generator=generator) * 10 ** torch.linspace(-8, 17, 500).unsqueeze(1)
+    f[7] = 0
+    for ordinary in (f, f[:, :-1], f.T, f.double()):
+        assert torch.equal(unit_rows(ordinary), torch.nn.functional.normalize(ordinary, dim=1))
+    huge = torch.tensor([[1e20, 1e20], [3e38, 0.0], [-3e38, 3e38]])
+    half = math.sqrt(0.5)
+    torch.testing.assert_close(unit_rows(huge), torch.tensor([[half, half], [1.0, 0.0], [-half, half]]))
+
+
+def test_l2_keeps_the_direction_of_a_huge_feature():
+    """Its square is more than float32 holds."""
+    l2 = make_normalisation("l2", 2)
+    torch.testing.assert_close(l2(torch.tensor([[3e20, 4e20]])), torch.tensor([[0.6, 0.8]]))

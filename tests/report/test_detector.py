@@ -10,6 +10,7 @@ from addresses import addresses
 from bal.detectors import BAL, make_detector
 from bal.evaluation import examine
 from bal.evaluation.findings import Counts
+from bal.features import extract
 from bal.report import Commands, write_detector_report
 from bal.report.detector import class_sections
 
@@ -91,6 +92,14 @@ def test_features_have_no_pictures_and_the_page_says_why(blobs, outliers, tmp_pa
     assert "There are none: the inputs are features, not images" in html
     assert "Promises by predicted class" in html
     assert "one for each predicted class" in html
+    assert "<img" not in html
+
+
+def test_features_of_images_have_no_pictures_either(tiny_classifier, images, tmp_path):
+    detector = make_detector("energy").fit(tiny_classifier, images, show_progress=False)
+    features = extract(tiny_classifier, images, show_progress=False)
+    html, _ = page_of(detector, features, [("same", features)], tmp_path)
+    assert "Accepted and rejected" in headings(html)
     assert "<img" not in html
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from bal.data.batches import split_rows
 from bal.errors import HeadError, ShapeError
 from bal.storage import digest
 
@@ -31,7 +32,8 @@ class Classifier:
         model: the trained network, such as those of torchvision, timm and Hugging Face. Its output may be a tensor, a tuple that
             starts with one, an object with ``.logits`` or a dictionary with "logits".
         head: name of the linear layer that makes the logits, as in ``model.named_modules()``; found when not given.
-        preprocess: a module applied to every input first, such as :class:`Normalise`; part of the cache key.
+        preprocess: a module applied to every input first, such as :class:`Normalise`; part of the cache key. Where the model
+            is on another device, a copy of it is used there.
     """
 
     def __init__(self, model: nn.Module, *, head: str | None = None, preprocess: nn.Module | None = None) -> None:
@@ -86,7 +88,7 @@ class Classifier:
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Penultimate features (N, m) and logits (N, classes) of a batch, both float32."""
         with torch.no_grad():
-            parts = [self.forward(part) for part in x.split(self._rows_at_once(x))]
+            parts = [self.forward(part) for part in split_rows(x, self._rows_at_once(x))]
         f, logits = zip(*parts, strict=True)
         return torch.cat(f), torch.cat(logits)
 
@@ -136,7 +138,12 @@ class Classifier:
         x = x.to(self.device, copy=True)  # a model that works in place must not reach the user's array
         if x.is_floating_point():
             x = x.to(next(self.model.parameters()).dtype)
-        return x if self.preprocess is None else self.preprocess.to(self.device)(x)
+        if self.preprocess is None:
+            return x
+        if any(tensor.device != self.device for _, tensor in named_tensors(self.preprocess, "")):
+            self.preprocess = copy.deepcopy(self.preprocess).to(self.device)  # the user's own stays where it is
+        prepared: Tensor = self.preprocess(x)
+        return prepared
 
     def _check(self, f: Tensor, logits: Tensor, output: Any, *, rows: int) -> None:
         if f.shape != (rows, self.dim) or logits.shape != (rows, self.classes):

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bal.data import Data, stack
+from bal.data.batches import split_rows
 from bal.progress import progress_bar
 from bal.seeding import seeded
 from bal.settings import check_number
@@ -39,9 +40,10 @@ def train_classifier(
     """Train ``model`` in place on (x, c) and return the mean loss of every epoch; ends in eval mode.
 
     The whole training set is held in memory, as 28x28 and 32x32 sets allow; the order of rows comes from ``generator``.
+    A last batch of one row is joined to the one before it.
     """
     x, c = stack(data)
-    batches = -(-len(x) // settings.batch_size)
+    batches = len(split_rows(c, settings.batch_size))
     optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.epochs * batches)
     device = next(model.parameters()).device
@@ -50,7 +52,7 @@ def train_classifier(
     with seeded(generator), progress_bar("classifier", settings.epochs * batches, show=show_progress) as advance:
         for _ in range(settings.epochs):
             total = 0.0
-            for rows in torch.randperm(len(x), generator=generator).split(settings.batch_size):
+            for rows in split_rows(torch.randperm(len(x), generator=generator), settings.batch_size):
                 loss = loss_function(model(x[rows].to(device)), c[rows].to(device))
                 optimiser.zero_grad()
                 loss.backward()

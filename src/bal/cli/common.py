@@ -121,9 +121,10 @@ def load_with_classifier(path: Path, classifier: str | None) -> "Detector":
     """The detector with the classifier to read inputs by; a detector's file names one, but only a person may have it run."""
     from bal.backbones import load_classifier  # noqa: PLC0415
     from bal.detectors import load  # noqa: PLC0415
+    from bal.detectors.files import read  # noqa: PLC0415
 
     if classifier is None:
-        mark = load(path).belongs_to_ or {}
+        mark = read(path)[0].get("classifier") or {}
         known = mark.get("source") or "package.module:function"
         raise DataError(f"{path} reads inputs by a classifier; name it: --classifier {known}")
     return load(path, load_classifier(classifier))

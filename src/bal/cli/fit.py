@@ -24,7 +24,10 @@ from bal.errors import DataError
 from bal.settings import check_seed
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from bal.backbones import Classifier
+    from bal.calibration import Calibration
     from bal.detectors import Detector
     from bal.serving import Cluster
 
@@ -196,27 +199,24 @@ class Calibrate:
 def tell(detector: "Detector", path: Path, *, json: bool) -> None:
     """Say what was saved, and what to expect of its thresholds."""
     from bal.detectors import detector_name  # noqa: PLC0415
+    from bal.evaluation.findings import class_names  # noqa: PLC0415
 
     alarms = [] if detector.calibration_ is None else detector.calibration_.false_alarms()
     if json:
         said: dict[str, Any] = {"path": str(path), "detector": detector_name(detector), "class_names": detector.class_names_}
         print_json({**said, "threshold": detector.threshold_.tolist(), "false_alarms": [alarm._asdict() for alarm in alarms]})
         return
-    print_pairs([("detector", f"{path} ({detector_name(detector)})"), *threshold_lines(detector)])
+    lines = threshold_lines(detector.threshold_, detector.calibration_, class_names(detector))
+    print_pairs([("detector", f"{path} ({detector_name(detector)})"), *lines])
 
 
-def threshold_lines(detector: "Detector") -> list[tuple[str, object]]:
-    """The thresholds in words."""
-    from bal.evaluation.findings import class_names  # noqa: PLC0415
-
-    calibration = detector.calibration_
+def threshold_lines(threshold: "Tensor", calibration: "Calibration | None", names: Sequence[str]) -> list[tuple[str, object]]:
+    """The thresholds in words; ``names`` are those of the classes."""
     if calibration is None:
-        return [("threshold", f"{detector.threshold_.item():g}, which keeps 95 % of the training rows; not calibrated")]
+        return [("threshold", f"{threshold.item():g}, which keeps 95 % of the training rows; not calibrated")]
     lines: list[tuple[str, object]] = [("false alarms", f"at most {calibration.false_alarm:g} of new ID data, on average")]
-    names = class_names(detector)
-    thresholds = detector.threshold_.reshape(-1).tolist()
-    for c, (threshold, alarm) in enumerate(zip(thresholds, calibration.false_alarms(), strict=True)):
+    for c, (value, alarm) in enumerate(zip(threshold.reshape(-1).tolist(), calibration.false_alarms(), strict=True)):
         name = names[c] if calibration.per_class else "threshold"
         told = f"by {alarm.rows} rows; this calibration: {alarm.low:.3f} to {alarm.high:.3f} with 95 % confidence"
-        lines.append((name, f"{threshold:g}, {told}"))
+        lines.append((name, f"{value:g}, {told}"))
     return lines

@@ -7,6 +7,7 @@ import tyro
 
 from bal.cli.common import print_json, print_pairs
 from bal.cli.fit import threshold_lines
+from bal.errors import StorageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,24 +24,30 @@ class Info:
 
     def __call__(self) -> None:
         """Run it."""
-        from bal.detectors import load  # noqa: PLC0415 - torch is slow to import
+        from bal.calibration import Calibration  # noqa: PLC0415 - torch is slow to import
         from bal.detectors.files import read  # noqa: PLC0415
+        from bal.evaluation.findings import told_apart  # noqa: PLC0415
+        from bal.features import InputSpec  # noqa: PLC0415
 
-        manifest, _ = read(self.detector)
+        manifest, tensors = read(self.detector)
         if self.json:
             print_json(manifest)
             return
-        detector = load(self.detector)
+        try:  # not by load, for which some detectors need their classifier
+            threshold, (_, classes) = tensors["threshold_"], tensors["sizes"].tolist()
+            spec, calibration = InputSpec.from_state(tensors), Calibration.from_state(tensors)
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise StorageError(f"{self.detector} holds no detector that can be told of ({error}); save it again") from error
+        class_names = manifest.get("class_names")
         mark = manifest["classifier"] or {}
         versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
         settings = ", ".join(f"{name}={value}" for name, value in manifest["settings"].items())
-        _, classes = detector.sizes_ or (0, 0)
         print_pairs(
             [
                 ("detector", f"{manifest['detector']} ({settings})"),
-                ("inputs", "features" if detector.spec_ is None else " x ".join(map(str, detector.spec_.shape))),
-                ("classes", ", ".join(detector.class_names_ or ()) or classes),
-                *threshold_lines(detector),
+                ("inputs", "features" if spec is None else " x ".join(map(str, spec.shape))),
+                ("classes", ", ".join(class_names or ()) or classes),
+                *threshold_lines(threshold, calibration, told_apart(class_names, classes)),
                 ("classifier", f"{mark.get('source') or 'not named'}, fingerprint {mark.get('fingerprint', 'none')[:16]}"),
                 ("preprocessing", mark.get("preprocess") or "none"),
                 ("written by", versions),

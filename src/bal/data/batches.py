@@ -55,7 +55,7 @@ def to_tensor(values: Any) -> Tensor:
 
 
 def to_labels(labels: Any, rows: int) -> Tensor:
-    """Class indices of shape (rows,), int64."""
+    """Class indices of shape (rows,), int64, on the CPU."""
     try:
         c = to_tensor(labels)
     except ShapeError as error:
@@ -64,7 +64,7 @@ def to_labels(labels: Any, rows: int) -> Tensor:
         raise ShapeError(f"labels must be ({rows},), one class index for each row, got {tuple(c.shape)}")
     if c.is_floating_point():
         raise ShapeError(f"labels must be whole numbers, got {c.dtype}; for one-hot labels take argmax(1) first")
-    return c.to(torch.int64)
+    return c.to("cpu", torch.int64)
 
 
 @dataclass(frozen=True)
@@ -203,6 +203,20 @@ def check_pair(x: Any, c: Any) -> None:
         raise ShapeError("expected an array with one row for each input, got a single number")
     if c is not None and len(x) != len(c):
         raise ShapeError(f"{len(x)} inputs came with {len(c)} labels; give one label for each input")
+
+
+def split_rows(x: Tensor, size: int) -> list[Tensor]:
+    """Parts of ``size`` rows; a single row at the end joins the part before it.
+
+    Batch norm cannot learn from one row, and networks that squeeze their output lose its axis.
+
+    >>> [len(part) for part in split_rows(torch.zeros(9), 4)]
+    [4, 5]
+    """
+    parts = list(x.split(size))
+    if size > 1 and len(parts) > 1 and len(parts[-1]) == 1:
+        parts[-2:] = [x[(len(parts) - 2) * size :]]
+    return parts
 
 
 def stack(data: Data) -> tuple[Tensor, Tensor]:

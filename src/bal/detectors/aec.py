@@ -12,6 +12,7 @@ from bal.errors import ShapeError
 from bal.networks import mlp
 from bal.progress import progress_bar
 from bal.seeding import make_generator, seeded
+from bal.settings import check_number, check_seed, check_widths
 
 GREY_LEVELS = 255.0
 
@@ -35,6 +36,14 @@ class AEC(InputDetector):
     batch_size: int = 128
     learning_rate: float = 1e-3
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("strength", "learning_rate"):
+            check_number(name, getattr(self, name), low=0)
+        for name in ("code", "epochs", "batch_size"):
+            check_number(name, getattr(self, name), low=1, whole=True)
+        check_widths("hidden", self.hidden)
+        check_seed(self.seed)
 
     def _fit(self, x: Tensor, c: Tensor, *, show_progress: bool) -> None:
         if not x.is_floating_point():
@@ -69,4 +78,4 @@ class AEC(InputDetector):
         logits = self.classifier_(x)[1]
         with torch.no_grad():
             error = self.error(x).double()
-        return log_max_softmax(logits).cpu() - self.strength * error, logits.argmax(1)
+        return log_max_softmax(logits.cpu()) - self.strength * error, logits.argmax(1)

@@ -33,6 +33,7 @@ from bal.discrimination import (
     RadialDiscriminator,
     RadiusUnit,
     TrainingResult,
+    quantile,
 )
 from bal.errors import BalWarning, SettingsError
 from bal.features import (
@@ -131,8 +132,7 @@ class BAL(FeatureDetector):
         check_number("dropout", self.dropout, low=0, high=0.99)
         for name in ("noise_dim", "members"):
             check_number(name, getattr(self, name), low=1, whole=True)
-        if self.prior_quantile is not None:
-            check_number("prior_quantile", self.prior_quantile, low=0, high=1)
+        check_number("prior_quantile", self.prior_quantile, low=0, high=1, optional=True)
         check_number("temperature", self.temperature, low=1e-3)
         check_seed(self.seed)
 
@@ -232,7 +232,7 @@ class BAL(FeatureDetector):
         if self.prior_quantile is None:
             return torch.zeros((), dtype=torch.float64)
         logits: Tensor = self.D_(f, c).double()
-        return logits.quantile(self.prior_quantile)
+        return quantile(logits, self.prior_quantile)
 
     def _build(self, dim: int, classes: int) -> None:
         generator = make_generator(self.seed)
@@ -240,6 +240,7 @@ class BAL(FeatureDetector):
         dim += self.normalisation_.added + self._sees_evidence
         self.D_ = ensemble([self._make_D(torch.zeros(classes, dim), generator) for _ in range(self.members)])
         self.G_ = self._make_G(dim, classes, generator)
+        self.shift_ = torch.zeros((), dtype=torch.float64)  # of files from before there was one
 
     def _make_D(self, means: Tensor, generator: torch.Generator) -> Discriminator:  # noqa: N802 - the paper's letters
         """D for normalised features with these class means, (classes, m)."""

@@ -308,7 +308,7 @@ class InputDetector(Detector):
         """Learn from labelled ID inputs, held in memory."""
         classifier = as_classifier(classifier)
         x, c = stack(data)
-        finite = finite_rows(x)
+        finite = finite_rows(x).cpu()
         check_labels(c[finite], classifier.classes)
         warn_of_lost_rows(int((~finite).sum()), len(x))
         x, c = x[finite], c[finite]
@@ -324,6 +324,8 @@ class InputDetector(Detector):
         self._check_fitted()
         if isinstance(data, Features):
             raise DataError(f"{type(self).__name__} needs the inputs themselves, not features extracted from them")
+        if self.classifier_ is None:
+            raise NotFittedError("this detector has no classifier to read inputs with; load it with bal.load(path, classifier)")
         parts = [self._scored_batch(x) for x, _ in Batches(data, ROWS_AT_ONCE)]
         if not parts:
             raise DataError("the data is empty; give at least one row")
@@ -332,10 +334,10 @@ class InputDetector(Detector):
     def _scored_batch(self, x: Tensor) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
         if self.spec_ is not None:
             self.spec_.check(x, strict=self.strict)
-        score, predicted, valid = np.full(len(x), -np.inf), np.zeros(len(x), np.int64), finite_rows(x).numpy()
+        score, predicted, valid = np.full(len(x), -np.inf), np.zeros(len(x), np.int64), finite_rows(x).cpu().numpy()
         if valid.any():
             s, c_hat = self._score(x[torch.from_numpy(valid)])
-            score[valid], predicted[valid] = s.double().cpu().numpy(), c_hat.cpu().numpy()
+            score[valid], predicted[valid] = s.cpu().double().numpy(), c_hat.cpu().numpy()
         valid &= np.isfinite(score)
         return np.where(valid, score, -np.inf), predicted, valid
 

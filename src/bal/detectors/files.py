@@ -28,6 +28,35 @@ SCHEMA = 2
 TENSORS = "tensors.safetensors"
 LIBRARIES = ("torch", "numpy", "safetensors")
 
+# What detectors did before a setting was there, by the class that has it: files of that time do not hold it. These values stay,
+# whatever becomes of the defaults. A setting that is new needs a line here, or older files are refused.
+BEFORE: dict[str, dict[str, Any]] = {
+    "BAL": {
+        "evidence": "none",
+        "radial_start": (6.0, 3.0),
+        "radius": "unit",
+        "evidence_start": 1.0,
+        "dropout": 0.0,
+        "spectral_norm": False,
+        "members": 1,
+        "prior_quantile": None,
+        "temperature": 1.0,
+    },
+    "GANTraining": {
+        "fake_weight": 1.0,
+        "warm_up": 0.0,
+        "push_base": "generated",
+        "push_steps": 1,
+        "hard_share": 0.5,
+        "r1": 0.0,
+    },
+    "Epsilon": {"relative": False},
+}
+
+
+class UnknownSettingError(LookupError):
+    """A file lacks a setting, and what it did without is not known."""
+
 
 def save(detector: Detector, path: str | Path, class_names: Sequence[str] | None = None) -> None:
     """Write a fitted detector, whole or not at all: into a zip if the name ends in .bal, else into a directory."""
@@ -47,6 +76,11 @@ def load(path: str | Path, classifier: Classifier | nn.Module | None = None) -> 
             check_belongs(path, manifest["classifier"], classifier)
         detector: Detector = from_settings(detector_class(manifest["detector"]), manifest["settings"])
         detector.load_state(tensors, classifier)
+    except UnknownSettingError as error:
+        raise StorageError(
+            f"{path}, written by bal {manifest.get('versions', {}).get('bal')}, does not hold the setting {error}, and what was "
+            "done without it is not known here; read it by that version, or fit again"
+        ) from error
     except BalError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -130,12 +164,19 @@ def checked_names(detector: Detector, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def from_settings(kind: type[Any], settings: dict[str, Any]) -> Any:
-    """Rebuild a dataclass, and those inside it, from what asdict and JSON made of it."""
+    """Rebuild a dataclass, and those inside it, from what asdict and JSON made of it; what it lacks is as it was before."""
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     for item in fields(kind):
-        value = settings[item.name]
+        value = settings[item.name] if item.name in settings else before(kind.__name__, item.name)
         if is_dataclass(hints[item.name]) and isinstance(value, dict):
             value = from_settings(hints[item.name], value)
         values[item.name] = tuple(value) if isinstance(value, list) else value
     return kind(**values)
+
+
+def before(kind: str, name: str) -> Any:
+    """What a class did before it had a setting."""
+    if name not in BEFORE.get(kind, {}):
+        raise UnknownSettingError(f"{name} of {kind}")
+    return BEFORE[kind][name]

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from bal.detectors.base import FeatureDetector, HeadDetector
 from bal.features import class_means
+from bal.settings import check_number
 
 
 def length(rows: Tensor) -> Tensor:
@@ -42,6 +43,9 @@ class NCI(HeadDetector):
     """
 
     alpha: float | None = None
+
+    def __post_init__(self) -> None:
+        check_number("alpha", self.alpha, low=0, optional=True)
 
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         self.centre_ = f.double().mean(0)

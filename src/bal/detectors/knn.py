@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from bal.detectors.base import FeatureDetector
 from bal.errors import DataError
+from bal.features import unit_rows
+from bal.settings import check_number
 
 CHUNK_NUMBERS = 2**25  # of any intermediate array: 128 MiB of float32
 
@@ -32,12 +33,15 @@ class KNN(FeatureDetector):
 
     k: int = 50
 
+    def __post_init__(self) -> None:
+        check_number("k", self.k, low=1, whole=True)
+
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
-        if self.k < 1 or self.k > len(f):
+        if self.k > len(f):
             raise DataError(
                 f"k must be 1 to {len(f)}, the number of training rows, got {self.k}; choose a smaller k or give more rows"
             )
-        self.bank_ = normalize(f.float(), dim=1)
+        self.bank_ = unit_rows(f.float())
 
     def _score(self, f: Tensor, logits: Tensor) -> Tensor:
-        return -kth_distance(normalize(f.float(), dim=1), self.bank_, self.k)
+        return -kth_distance(unit_rows(f.float()), self.bank_, self.k)

@@ -61,7 +61,7 @@ class ODIN(InputDetector):
         def log_s(x: Tensor) -> Tensor:
             logits = self.classifier_.forward(x)[1]
             seen.append(logits.detach())
-            return log_max_softmax(logits / self.temperature)
+            return log_max_softmax(logits.cpu() / self.temperature)  # in float64, which not every device has
 
         moved = step_towards(log_s, x, self.epsilon)
         with torch.no_grad():

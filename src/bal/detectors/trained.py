@@ -18,8 +18,10 @@ from bal.backbones import Classifier, ClassifierTraining, train_classifier
 from bal.backbones.classifier import OneAtATime, call, capture, output_tensor
 from bal.detectors.base import InputDetector
 from bal.detectors.odin import step_towards
+from bal.errors import NotFittedError
 from bal.features import class_means, extract
 from bal.seeding import make_generator, seeded
+from bal.settings import check_choices, check_number, check_seed
 
 Similarity = Literal["inner", "euclidean", "cosine"]
 FINE_TUNING = ClassifierTraining(epochs=3, batch_size=64, learning_rate=3e-4)
@@ -70,6 +72,8 @@ class TrainedDetector(InputDetector, Generic[Head]):
         )
 
     def _build(self, dim: int, classes: int) -> None:
+        if self.classifier_ is None:
+            raise NotFittedError(f"{type(self).__name__} is a copy of its classifier; load it with bal.load(path, classifier)")
         self._head = self._make_head(dim, classes)
         self.network_ = copy_with_head(self.classifier_, self._head).to(self.classifier_.device)
         self._lock = OneAtATime()  # hooks belong to the network, so one thread at a time
@@ -134,6 +138,11 @@ class GeneralizedODIN(TrainedDetector[DecomposedHead]):
     seed: int = 0
 
     GRID = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08)
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_number("epsilon", self.epsilon, low=0, optional=True)
+        check_seed(self.seed)
 
     def _make_head(self, dim: int, classes: int) -> DecomposedHead:
         return DecomposedHead(dim, classes, self.similarity)
@@ -202,6 +211,11 @@ class GCPL(TrainedDetector[PrototypeHead]):
     gamma: float | None = None
     training: ClassifierTraining = field(default_factory=lambda: FINE_TUNING)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_number("lambda_", self.lambda_, low=0)
+        check_number("gamma", self.gamma, low=1e-30, optional=True)
+        check_seed(self.seed)
 
     def _make_head(self, dim: int, classes: int) -> PrototypeHead:
         return PrototypeHead(dim, classes)

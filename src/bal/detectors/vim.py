@@ -21,9 +21,12 @@ class ViM(HeadDetector):
 
     principal: int | None = None
 
+    def __post_init__(self) -> None:
+        check_number("principal", self.principal, low=1, whole=True, optional=True)
+
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         m = f.shape[1]
-        kept = self.principal or (1000 if m >= 1500 else 512 if m >= 768 else m // 2)
+        kept = (1000 if m >= 1500 else 512 if m >= 768 else m // 2) if self.principal is None else self.principal
         check_number("principal", kept, low=1, high=m - 1, whole=True)
         self.origin_ = -torch.linalg.pinv(self.W_.double()) @ self.b_.double()
         centred = f.double() - self.origin_

@@ -11,6 +11,7 @@ from bal.features import make_normalisation
 from bal.networks import mlp
 from bal.sampling import Gaussian
 from bal.seeding import make_generator, seeded
+from bal.settings import check_number, check_seed, check_widths
 
 
 @dataclass(eq=False)
@@ -29,6 +30,13 @@ class VirtualOutliers(FeatureDetector):
     learning_rate: float = 1e-3
     hidden: tuple[int, ...] = (128,)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("candidates", "epochs", "batch_size"):
+            check_number(name, getattr(self, name), low=1, whole=True)
+        check_number("learning_rate", self.learning_rate, low=0)
+        check_widths("hidden", self.hidden)
+        check_seed(self.seed)
 
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         generator = make_generator(self.seed)

@@ -13,6 +13,7 @@ from bal.discrimination.discriminator import (
     ProjectionDiscriminator,
     RadialDiscriminator,
     RadiusUnit,
+    quantile,
 )
 from bal.discrimination.training import Algorithm1, GANTraining, TrainingResult
 
@@ -35,4 +36,5 @@ __all__ = [
     "RadiusUnit",
     "Record",
     "TrainingResult",
+    "quantile",
 ]

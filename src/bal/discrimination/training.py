@@ -74,8 +74,7 @@ class GANTraining:
             check_number(name, getattr(self, name), low=0, high=1)
         check_number("push_steps", self.push_steps, low=1, whole=True)
         for name in ("anchors", "iterations"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), low=1, whole=True)
+            check_number(name, getattr(self, name), low=1, whole=True, optional=True)
         if self.push == "noise" and (self.push_base == "real" or self.epsilon.relative):
             raise SettingsError(
                 'push="noise" moves the noise of G, which no real feature has and whose spread is 1; take push_base="generated" '
@@ -99,7 +98,8 @@ class Algorithm1:
     f: (N, m) normalised ID features, c: (N,) their labels. ``D`` and ``G`` are changed in place; ``average`` is the moving
     average of D, the one to use for inference. Every random number comes from ``generator``.
 
-    Under torchrun each rank computes on its share of every batch (:mod:`bal.parallel`); the batch size stays that of the whole.
+    Inside :func:`bal.parallel.process_group`, as under torchrun, each rank computes on its share of every batch; the batch size
+    stays that of the whole.
     """
 
     def __init__(

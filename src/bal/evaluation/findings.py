@@ -157,9 +157,18 @@ def share(part: int, whole: int) -> float | None:
 
 
 def class_names(detector: Detector) -> tuple[str, ...]:
-    """What the classes are called, each differently: by their folders, or by number."""
+    """What the classes of a detector are called, each differently."""
     _, classes = detector.sizes_ or (0, 0)
-    names = detector.class_names_ or tuple(f"class {c}" for c in range(classes))
+    return told_apart(detector.class_names_, classes)
+
+
+def told_apart(names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
+    """Names of classes, each different: by their folders, or by number.
+
+    >>> told_apart(["cat", "dog", "cat"], 3), told_apart(None, 2)
+    (('cat (0)', 'dog', 'cat (2)'), ('class 0', 'class 1'))
+    """
+    names = names or [f"class {c}" for c in range(classes)]
     return tuple(f"{name} ({c})" if names.count(name) > 1 else name for c, name in enumerate(names))
 
 

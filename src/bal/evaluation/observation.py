@@ -207,7 +207,7 @@ def shows_pictures(detector: Detector) -> bool:
 def thumbnail(x: Tensor, spec: InputSpec | None) -> NDArray[np.uint8]:
     """An input as a small picture: [0, 1] as it is, numbers of another range by the range of the fit."""
     low, high = (0.0, 1.0) if spec is None or (spec.low >= 0 and spec.high <= 1) else (spec.low, spec.high)
-    grey = (torch.nan_to_num(x.float()) - low) / max(high - low, 1e-12)
+    grey = (torch.nan_to_num(x.cpu().float()) - low) / max(high - low, 1e-12)
     image = (255 * grey.clamp(0, 1)).round().to(torch.uint8).numpy()  # (channels, height, width)
     scale = min(1.0, PIXELS / max(image.shape[1:]))
     size = max(1, round(image.shape[1] * scale)), max(1, round(image.shape[2] * scale))

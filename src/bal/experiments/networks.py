@@ -188,7 +188,7 @@ class OnFeatures:
             return Classifier(nn.Sequential(body.head))
         generator = make_generator(self.seed)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+            torch.default_generator.manual_seed(self.seed)  # the CPU's alone; torch.manual_seed would reseed every GPU
             model = self._layers(body.dim, body.classes if self.classes is None else len(self.classes))
         recipe = self.recipe(store.preset)
         if not kept(store, self.name, model, recipe):

@@ -10,6 +10,7 @@ from bal.features.normalisation import (
     class_means,
     evidence_of,
     make_normalisation,
+    unit_rows,
     within_spread,
 )
 from bal.features.trivial import Pairs, TrivialSampler, Uniform, batch_bounds, random_labels
@@ -32,5 +33,6 @@ __all__ = [
     "finite_rows",
     "make_normalisation",
     "random_labels",
+    "unit_rows",
     "within_spread",
 ]

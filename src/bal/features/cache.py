@@ -7,7 +7,6 @@ from typing import TypeAlias
 from torch import Tensor
 
 from bal.backbones import Classifier
-from bal.data import Batches
 from bal.errors import StorageError
 from bal.storage import load_tensors, save_tensors, tensor_bytes
 
@@ -32,14 +31,6 @@ class StreamDigest:
     def hexdigest(self) -> str:
         """The digest of inputs and labels together."""
         return hashlib.sha256(self._x.digest() + self._c.digest()).hexdigest()
-
-    @classmethod
-    def of(cls, batches: Batches) -> "StreamDigest":
-        """The digest of a whole data set."""
-        content = cls()
-        for x, c in batches:
-            content.update(x, c)
-        return content
 
 
 class FeatureCache:

@@ -23,6 +23,7 @@ class Features:
 
     f: (N, m) float32, logits: (N, classes) float32, labels: (N,) int64 or None; ``spec`` describes the inputs, None when
     the features did not come from inputs; ``head`` is (W, b) of the last layer, logits = f W^T + b, for detectors that read it.
+    All are kept on the CPU.
     """
 
     f: Tensor
@@ -33,9 +34,11 @@ class Features:
 
     def __post_init__(self) -> None:
         for name in ("f", "logits"):
-            object.__setattr__(self, name, to_tensor(getattr(self, name)).detach().float())
+            object.__setattr__(self, name, to_tensor(getattr(self, name)).detach().to("cpu", torch.float32))
         if self.labels is not None:
             object.__setattr__(self, "labels", to_labels(self.labels, len(self.f)))
+        if self.head is not None:
+            object.__setattr__(self, "head", tuple(to_tensor(part).detach().cpu() for part in self.head))
         if self.f.ndim != 2 or self.logits.ndim != 2 or len(self.f) != len(self.logits):
             raise ShapeError(
                 "features and logits must be (N, m) and (N, classes) with the same N, "
@@ -96,27 +99,49 @@ def extract(
     batches = Batches(data, batch_size)
     if isinstance(cache, (str, Path)):
         cache = FeatureCache(cache)
-    if cache is not None:
-        stored = cache.get(classifier, StreamDigest.of(batches))
-        first = next(iter(batches))[0] if stored is not None else torch.empty(0)
-        if stored is not None and same_network(stored, classifier, first[:4]):
-            if spec is not None:
-                spec.check(first, strict=strict)
-            return from_tensors(stored, classifier)
-    features, content = run(classifier, batches, spec, strict=strict, hash_content=cache is not None, show_progress=show_progress)
-    if cache is not None:
-        try:
-            cache.put(classifier, content, to_tensors(features))
-        except StorageError as error:
-            warnings.warn(f"the features are not cached: {error}", BalWarning, stacklevel=2)
+    if cache is None:
+        return run(classifier, batches, spec, strict=strict, show_progress=show_progress)
+    seen = survey(batches, spec)
+    stored = cache.get(classifier, seen.content)
+    if stored is not None and seen.first is not None and same_network(stored, classifier, seen.first):
+        if spec is not None and seen.spec is not None:
+            spec.check_span(seen.spec, strict=strict)
+        return from_tensors(stored, classifier)
+    content = StreamDigest()  # of the second pass: a loader that shuffles gives other rows now
+    features = run(classifier, batches, spec, strict=strict, show_progress=show_progress, content=content, seen=seen)
+    try:
+        cache.put(classifier, content, to_tensors(features))
+    except StorageError as error:
+        warnings.warn(f"the features are not cached: {error}", BalWarning, stacklevel=2)
     return features
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a pass over the data alone tells: its digest, its first rows, and the range of its inputs where that was asked for."""
+
+    content: StreamDigest
+    first: Tensor | None
+    spec: InputSpec | None
+
+
+def survey(batches: Batches, expected: InputSpec | None) -> Survey:
+    """Read all data once without the classifier; inputs of another kind than ``expected`` are refused."""
+    content, first, spec = StreamDigest(), None, None
+    for x, c in batches:
+        content.update(x, c)
+        first = x[:4].clone() if first is None else first  # a loader may use its memory again
+        if expected is not None:
+            expected.check_kind(x)
+            spec = InputSpec.of(x) if spec is None else spec.widened(InputSpec.of(x))
+    return Survey(content, first, spec)
 
 
 def same_network(stored: dict[str, Tensor], classifier: Classifier, x: Tensor) -> bool:
     """Whether the first rows x still give the stored features: weights and structure do not tell all that a forward pass does."""
     f, logits = (tensor.cpu() for tensor in classifier(x))
     pairs = ((f, stored["f"]), (logits, stored["logits"]))
-    rows = finite_rows(x)
+    rows = finite_rows(x).cpu()
     return all(torch.allclose(now[rows], then[: len(x)][rows], rtol=1e-3, atol=1e-4, equal_nan=True) for now, then in pairs)
 
 
@@ -126,10 +151,17 @@ def finite_rows(x: Tensor) -> Tensor:
 
 
 def run(
-    classifier: Classifier, batches: Batches, spec: InputSpec | None, *, strict: bool, hash_content: bool, show_progress: bool
-) -> tuple[Features, StreamDigest]:
-    """The pass itself, and the digest of what it has seen."""
-    content, expected = StreamDigest(), spec
+    classifier: Classifier,
+    batches: Batches,
+    spec: InputSpec | None,
+    *,
+    strict: bool,
+    show_progress: bool,
+    content: StreamDigest | None = None,
+    seen: Survey | None = None,
+) -> Features:
+    """The pass itself; ``content`` takes the digest of what it reads, ``seen`` is what an earlier pass has read."""
+    expected = spec
     f_parts, logit_parts, label_parts = [], [], []
     with progress_bar("features", batches.rows, show=show_progress) as advance:
         for x, c in batches:
@@ -137,14 +169,18 @@ def run(
                 expected.check(x, strict=strict)
             else:
                 spec = InputSpec.of(x) if spec is None else spec.joined(x)
-            if hash_content:
+            if content is not None:
                 content.update(x, c)
             f, logits = (tensor.cpu() for tensor in classifier(x))
-            f[~finite_rows(x)] = torch.nan  # a network may swallow a NaN pixel; the row is invalid all the same
+            f[~finite_rows(x).cpu()] = torch.nan  # a network may swallow a NaN pixel; the row is invalid all the same
             f_parts.append(f)
             logit_parts.append(logits)
             label_parts.append(c)
             advance(len(x))
+    if not f_parts and seen is not None and seen.first is not None:
+        raise DataError(
+            "the data can be read only once, but a cache reads it twice; give data that can be read again, or leave the cache out"
+        )
     if not f_parts:
         raise DataError("the data is empty; give at least one row")
     labels = [c for c in label_parts if c is not None]
@@ -152,7 +188,7 @@ def run(
         raise DataError("some batches have labels and some do not; give labels for all rows or for none")
     return Features(
         torch.cat(f_parts), torch.cat(logit_parts), torch.cat(labels) if labels else None, spec, classifier.head_tensors()
-    ), content
+    )
 
 
 def to_tensors(features: Features) -> dict[str, Tensor]:

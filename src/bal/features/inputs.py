@@ -59,7 +59,11 @@ class InputSpec:
 
     def check_range(self, x: Tensor, *, strict: bool = False) -> None:
         """Notice pixels of 0 to 255 where 0 to 1 was fitted: numbers that lie many widths of the fitted range outside it."""
-        margin, came = FAR_OUT * (self.high - self.low), InputSpec.of(x)
+        self.check_span(InputSpec.of(x), strict=strict)
+
+    def check_span(self, came: "InputSpec", *, strict: bool = False) -> None:
+        """The same by the range of inputs that were read before."""
+        margin = FAR_OUT * (self.high - self.low)
         if margin <= 0 or (came.low >= self.low - margin and came.high <= self.high + margin):
             return
         words = (

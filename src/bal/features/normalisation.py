@@ -65,7 +65,7 @@ class L2(Step):
 
     def forward(self, f: Tensor) -> Tensor:
         """Features of length 1."""
-        return F.normalize(f, dim=1)
+        return unit_rows(f)
 
 
 class Affine(Step):
@@ -228,6 +228,18 @@ class Steps(Step):
         for step in reversed(self.steps):
             f = cast(Step, step).inverse(f)
         return f
+
+
+def unit_rows(f: Tensor) -> Tensor:
+    """Rows of length 1, (N, m); a row of zeros stays so. Rows too long for their own number type are scaled down first.
+
+    >>> unit_rows(torch.tensor([[3.0, 4.0], [1e20, 0.0], [0.0, 0.0]]))
+    tensor([[0.6000, 0.8000],
+            [1.0000, 0.0000],
+            [0.0000, 0.0000]])
+    """
+    scaled = f / f.abs().amax(1, keepdim=True)
+    return torch.where(torch.isfinite(f.norm(dim=1, keepdim=True)), F.normalize(f, dim=1), F.normalize(scaled, dim=1))
 
 
 def class_means(f: Tensor, c: Tensor, classes: int) -> Tensor:

@@ -221,8 +221,8 @@ def picture_sections(examined: Examination) -> Iterator[Section]:
     groups = [(*KINDS[kind], examples) for kind, examples in examined.known.examples.items()]
     for name, seen in examined.unknown.items():
         groups += [
-            (f"{name} accepted", "Misses, the highest score first.", seen.examples["accepted"]),
-            (f"{name} rejected", "The lowest score first.", seen.examples["rejected"]),
+            (f"{name} accepted", "Misses, the highest score first.", seen.examples.get("accepted", [])),
+            (f"{name} rejected", "The lowest score first.", seen.examples.get("rejected", [])),
         ]
     for title, words, examples in groups:
         if examples:

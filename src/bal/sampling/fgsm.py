@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bal.features import Pairs, within_spread
 from bal.sampling.generator import Generator
-from bal.settings import check_flags
+from bal.settings import MOST, check_flags, check_number
 
 Logits = Callable[[Tensor, Tensor], Tensor]
 Push = Literal["sign", "gradient", "noise"]
@@ -34,6 +34,8 @@ class Epsilon:
 
     def __post_init__(self) -> None:
         check_flags(self)
+        check_number("mean", self.mean, low=-MOST)
+        check_number("std", self.std, low=0)
 
     def unit(self, f: Tensor, c: Tensor) -> float:
         """What 1 means among these ID features: their within-class spread if ``relative``."""
