@@ -17,6 +17,20 @@ def build():
 
 def nothing():
     return 3
+
+def broken():
+    return open("weights.pt")
+
+class Strange(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.head({}["x"])
+
+def strange():
+    return Strange()
 """
 
 
@@ -24,6 +38,7 @@ def nothing():
 def workspace(tmp_path):
     """A user's folder: a module that builds a network, and data as .npz files labelled by that network itself."""
     (tmp_path / "my_model.py").write_text(MODEL)
+    (tmp_path / "odd.py").write_text("def build(:")
     namespace = {}
     exec(MODEL, namespace)  # noqa: S102
     x = np.random.default_rng(0).normal(size=(120, 1, 4, 4)).astype(np.float32)

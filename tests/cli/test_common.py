@@ -115,6 +115,18 @@ def test_an_ood_set_may_have_a_path_with_an_equals_sign():
     }
 
 
+@pytest.mark.parametrize("item", ["x=", "=noise.npz"])
+def test_an_ood_set_needs_a_name_and_data(item):
+    with pytest.raises(DataError, match="takes NAME=DATA"):
+        named_sources([item])
+
+
+def test_a_terminal_without_our_letters_shows_others():
+    result = bal("data", "list", PYTHONIOENCODING="ascii")
+    assert result.returncode == 0
+    assert "Traceback" not in result.stderr
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_standard_output_that_cannot_be_written_is_told_in_a_sentence():
     with Path("/dev/full").open("w") as full:

@@ -38,6 +38,11 @@ def test_compare_prints_json_alone_for_machines(workspace):
         ({"my_model:build": "my_model:nothing"}, "must return a trained torch.nn.Module"),
         ({"my_model:build": "no_such_module:build"}, "cannot find no_such_module:build"),
         ({"my_model:build": "my_model"}, "package.module:function"),
+        ({"my_model:build": "my_model:no_such"}, "failed with AttributeError"),
+        ({"my_model:build": "my_model:broken"}, "my_model:broken failed with FileNotFoundError"),
+        ({"my_model:build": "odd:build"}, "failed with SyntaxError"),
+        ({"my_model:build": ".my_model:build"}, "failed with TypeError"),
+        ({"my_model:build": "my_model:strange"}, "the model cannot take inputs of shape"),
         ({"train.npz": "none.npz"}, "there is no file none.npz"),
         ({"noise=noise.npz": "my_model.py"}, "is not an .npz file"),
     ],
@@ -82,6 +87,15 @@ def test_folders_of_classes_mean_the_same_in_training_and_test(workspace, rng):
     result = bal(*(argument if argument != "test" else "other" for argument in arguments), cwd=workspace)
     assert result.returncode == 1
     assert "no known classes: dog" in " ".join(result.stderr.split())
+
+
+def test_why_no_detector_could_be_fitted_is_told(workspace):
+    with np.load(workspace / "train.npz") as train:
+        np.savez(workspace / "few.npz", images=train["images"][:12], labels=np.arange(12) % 2)  # none of the third class
+    arguments = [{"train.npz": "few.npz"}.get(argument, argument) for argument in COMPARE]
+    result = bal(*arguments, "--detectors", "energy", "kNN", "--out", "out", cwd=workspace)
+    assert result.returncode == 1
+    assert "energy: every class needs at least 2 usable rows" in " ".join(result.stderr.split())
 
 
 def test_compare_asks_did_you_mean(workspace):

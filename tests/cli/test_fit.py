@@ -143,6 +143,22 @@ def test_features_can_be_kept_for_the_next_fit(here, workspace, monkeypatch):
     assert "leave it out, or --engine ray" in here(*FIT, "--cache", "kept", "--engine", "ray")[2]
 
 
+def test_what_was_learnt_is_saved_even_where_the_calibration_fails(here):
+    code, _, complaint = here(*FIT, "--calibrate", "test.npz", "--false-alarm", "0.001")
+    assert code == 1
+    assert "needs at least 999 calibration rows, got 40" in complaint
+    assert "go on with: bal calibrate d --classifier my_model:build --data test.npz" in complaint
+    assert bal.load("d").calibration_ is None
+
+
+@pytest.mark.parametrize("rate", ["0", "1", "nan", "7"])
+def test_a_rate_that_is_none_is_refused_before_the_fit(here, workspace, rate):
+    code, _, complaint = here(*FIT, "--false-alarm", rate)
+    assert code == 1
+    assert "false" in complaint
+    assert not (workspace / "d").exists()
+
+
 def test_fit_calibrate_save_load_in_a_new_process_and_score_give_the_same_bytes(workspace, monkeypatch):
     """Faults 11 and 21: what the shell writes is what Python computes, to the last bit."""
     monkeypatch.chdir(workspace)

@@ -79,6 +79,21 @@ def test_a_detector_that_changes_the_classifier_is_caught(comparison):
         compare(comparison, {"vandal": Vandal()})
 
 
+def test_a_detector_that_cannot_be_fitted_does_not_stop_the_others(comparison):
+    class Picky(Energy):
+        def _fit(self, *_):
+            raise DataError("not this data")
+
+    failures, told = {}, []
+    chosen = {"picky": Picky(), "energy": Energy()}
+    measured = compare(comparison, chosen, failures=failures, say=told.append)
+    assert {m.row.detector for m in measured} == {"energy"}
+    assert failures == {"picky": "not this data"}
+    assert told[0] == "  picky: not measured: not this data"
+    with pytest.raises(DataError, match="not this data"):
+        compare(comparison, chosen)
+
+
 def test_a_comparison_needs_ood_data(tiny_classifier, tiny_images):
     with pytest.raises(DataError, match="at least one OOD"):
         extract_once(tiny_classifier, train=tiny_images, test=tiny_images, oods={}, id_name="x")

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from bal.data.batches import split_rows
-from bal.errors import HeadError, ShapeError
+from bal.errors import BalError, HeadError, ShapeError
 from bal.storage import digest
 
 ROOM = 16 << 20  # bytes of the largest tensor inside a network that a processor still passes on through its caches
@@ -126,9 +126,9 @@ class Classifier:
     def _forward(self, x: Tensor) -> Any:
         try:
             return call(self.model, self._prepare(x))
-        except torch.OutOfMemoryError:
+        except (BalError, MemoryError, torch.OutOfMemoryError):
             raise
-        except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
+        except Exception as error:  # whatever a network raises that was not made for these inputs
             raise ShapeError(
                 f"the model cannot take inputs of shape {tuple(x.shape)} and dtype {x.dtype}: {error}. "
                 f"Give inputs of the size, channels and dtype it was trained on{channels_hint(x)}"

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from pickle import UnpicklingError
+from traceback import extract_tb
 
 from torch import Tensor, nn
 
 from bal.backbones.classifier import Classifier
 from bal.backbones.exported import SUFFIX, read_program, restricted_load
-from bal.errors import DataError, StorageError
+from bal.errors import BalError, DataError, StorageError
 
 
 def load_classifier(name: str) -> Classifier:
@@ -33,17 +34,28 @@ def call_function(name: str) -> Classifier:
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
-        build = getattr(import_module(module), function)
-    except (ImportError, AttributeError) as error:
+        made = getattr(import_module(module), function)()
+    except BalError:
+        raise
+    except ModuleNotFoundError as error:
         raise DataError(f"cannot find {name}: {error}; is the module installed, or in the current folder?") from error
+    except Exception as error:  # whatever the code of others raises
+        raise DataError(f"{name} failed with {type(error).__name__}: {error} ({place_of(error)})") from error
     finally:
         sys.path.remove(here)
-    made = build()
     if isinstance(made, Classifier):
         return made
     if not isinstance(made, nn.Module):
         raise DataError(f"{name}() must return a trained torch.nn.Module or a bal.Classifier, got {type(made).__name__}")
     return Classifier(made)
+
+
+def place_of(error: BaseException) -> str:
+    """File and line where an error came up."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}"
+    last = extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}, line {last.lineno}"
 
 
 def load_weights(model: nn.Module, path: str | Path, *, key_map: Mapping[str, str] | None = None) -> None:

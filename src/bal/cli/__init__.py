@@ -4,6 +4,7 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import tyro
@@ -53,6 +54,9 @@ Command = (
 
 def main() -> None:
     """Entry point: 0 when all went well, 1 on an error that says what to do, 2 on wrong arguments."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without these letters shows others
     asked = ["version"] if sys.argv[1:] == ["--version"] else None  # as every command line has it
     command = tyro.cli(Command, args=asked, prog="bal", description="Teach a trained classifier to say: I don't know this.")
     warnings.showwarning = show_warning

@@ -111,6 +111,8 @@ def named_sources(items: Sequence[str]) -> dict[str, str]:
         name, separator, source = item.partition("=")
         if not separator or "/" in name:  # a path may have a = of its own
             name, source = Path(item).stem, item
+        if not name or not source:
+            raise DataError(f"--ood takes NAME=DATA, got {item!r}; for example --ood textures=dtd/images")
         if name in sources:
             raise DataError(f"two OOD sets are called {name!r}; give each a name of its own: --ood NAME=DATA")
         sources[name] = source

@@ -68,13 +68,24 @@ class Compare:
         comparison = extract_once(
             classifier, train=train, test=test, oods=oods, id_name=id_name, cache=FeatureCache(self.out / "cache")
         )
-        measured = compare(comparison, chosen, seeds=self.seeds, say=partial(print_plainly, console))
+        failures: dict[str, str] = {}
+        measured = compare(comparison, chosen, seeds=self.seeds, say=partial(print_plainly, console), failures=failures)
+        if not measured:
+            raise DataError("; ".join(f"{name}: {reason}" for name, reason in failures.items()))
         write_rows(measured, self.out / "results.json")
-        write_comparison_report(measured, {"command": " ".join(["bal", *sys.argv[1:]])}, self.out / "report.html")
+        settings = {"command": " ".join(["bal", *sys.argv[1:]]), "not measured": failures}
+        write_comparison_report(measured, settings, self.out / "report.html")
         standings = ranking([m.row for m in measured])
         if self.json:
             paths = {"results": str(self.out / "results.json"), "report": str(self.out / "report.html")}
-            print_json({"ranking": [asdict(standing) for standing in standings], "advice": advice(standings), **paths})
+            print_json(
+                {
+                    "ranking": [asdict(standing) for standing in standings],
+                    "advice": advice(standings),
+                    "not measured": failures,
+                    **paths,
+                }
+            )
             return
         print_ranking(console, standings, self.out)
         for line in advice(standings):

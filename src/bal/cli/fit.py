@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from bal.cli.common import (
     print_pairs,
     with_bar,
 )
-from bal.errors import DataError
+from bal.errors import BalError, DataError
 from bal.settings import check_seed
 
 if TYPE_CHECKING:
@@ -88,12 +88,14 @@ class Fit:
             raise DataError("--cache is for features that are extracted here; leave it out, or --engine ray")
         check_folder(self.out.absolute().parent)
         from bal.backbones import load_classifier  # noqa: PLC0415 - torch is slow to import
+        from bal.calibration import check_alpha  # noqa: PLC0415
         from bal.data import load_data  # noqa: PLC0415
         from bal.data.files import class_names_of  # noqa: PLC0415
         from bal.detectors import make_detector  # noqa: PLC0415
         from bal.features import FeatureCache  # noqa: PLC0415
         from bal.parallel import process_group, rank  # noqa: PLC0415
 
+        check_alpha(self.false_alarm)
         network = load_classifier(self.classifier)  # first: it may register detectors of its own
         detector = changed(make_detector(self.detector), self.set)
         if self.seed is not None:
@@ -109,9 +111,7 @@ class Fit:
                 detector.fit(network, data, cache=cache, show_progress=rank() == 0)
                 if rank() > 0:  # all ranks have the same weights, the first saves them
                     return
-            if self.calibrate is not None:
-                data = with_bar(detector, load_inputs(detector, self.calibrate))
-                detector.calibrate(data, false_alarm=self.false_alarm, per_class=self.per_class)
+            self.calibrated(detector, lambda held_out: with_bar(detector, load_inputs(detector, held_out)))
         detector.save(self.out, class_names_of(self.train))
         tell(detector, self.out, json=self.json)
 
@@ -129,10 +129,22 @@ class Fit:
         load = partial(load_classifier, self.classifier)
         with connected(cluster):  # once for both
             detector.fit(network, extract_on_ray(load, self.train, cluster, shape=self.shape))
-            if self.calibrate is not None and detector.spec_ is not None:
-                spec = detector.spec_
-                features = extract_on_ray(load, self.calibrate, cluster, shape=spec.shape, spec=spec)
-                detector.calibrate(features, false_alarm=self.false_alarm, per_class=self.per_class)
+            spec = detector.spec_
+            shape = () if spec is None else spec.shape
+            self.calibrated(detector, lambda held_out: extract_on_ray(load, held_out, cluster, shape=shape, spec=spec))
+
+    def calibrated(self, detector: "Detector", read: Callable[[str], Any]) -> None:
+        """Calibrate the detector if that is asked for; where it fails, what was learnt is saved all the same."""
+        from bal.data.files import class_names_of  # noqa: PLC0415
+
+        if self.calibrate is None:
+            return
+        try:
+            detector.calibrate(read(self.calibrate), false_alarm=self.false_alarm, per_class=self.per_class)
+        except BalError as error:
+            detector.save(self.out, class_names_of(self.train))
+            again = f"bal calibrate {self.out} --classifier {self.classifier} --data {self.calibrate}"
+            raise DataError(f"{error}. The detector is saved without a calibration; go on with: {again}") from error
 
 
 def changed(detector: "Detector", changes: Sequence[str]) -> "Detector":

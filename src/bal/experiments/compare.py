@@ -131,15 +131,26 @@ def compare(
     callbacks: Mapping[str, Sequence[Callback]] | None = None,
     say: Say = lambda _: None,
     show_progress: bool = True,
+    failures: dict[str, str] | None = None,
 ) -> list[Measured]:
-    """Fit and measure every detector; those without a seed of their own run once. ``callbacks`` watch BAL's training, by name."""
+    """Fit and measure every detector; those without a seed of their own run once. ``callbacks`` watch BAL's training, by name.
+
+    With ``failures``, a detector that cannot be fitted on this data is put there with the reason, and the others go on.
+    """
     fingerprint = comparison.classifier.fingerprint()
     measured = []
     for name, template in detectors.items():
         own_seeds = seeds if hasattr(template, "seed") else seeds[:1]
         for seed in own_seeds:
             detector = with_seed(template, seed)
-            fit_seconds = fit(detector, comparison, (callbacks or {}).get(name, ()), show_progress=show_progress)
+            try:
+                fit_seconds = fit(detector, comparison, (callbacks or {}).get(name, ()), show_progress=show_progress)
+            except BalError as error:
+                if failures is None:
+                    raise
+                failures[name] = str(error)
+                say(f"  {name}: not measured: {error}")
+                break
             measured += measure(name, detector, comparison, seed, fit_seconds)
             best = ", ".join(
                 f"{m.row.ood} FPR95 {m.row.fpr95:.1%} AUROC {m.row.auroc:.1%}" for m in measured[-len(comparison.oods) :]

@@ -36,7 +36,9 @@ class ServedModel:
                 "this detector cannot read inputs: fit it with a classifier, and load it with bal.load(path, classifier)"
             )
         if not NAME.fullmatch(name):
-            raise SettingsError(f"the name of a model must be letters, digits, '.', '_' and '-', at most 64, got {name!r}")
+            raise SettingsError(
+                f"the name of a model must be letters, digits, '.', '_' and '-', at most 64, got {name!r}; see --name"
+            )
         self.name, self.kind, self.spec = name, detector_name(detector), detector.spec_
         self.fingerprint = identity(detector)
         self.classifier = detector.classifier_
