@@ -104,14 +104,19 @@ def plan(detector: Detector, sources: Sequence[str | Path], out: str | Path, *, 
             "this detector cannot read inputs: fit it with a classifier, and load it with bal.load(path, classifier)"
         )
     out = Path(out)
-    if inside := [source for source in sources if out.resolve().is_relative_to(Path(source).resolve())]:
-        raise DataError(f"{out} lies inside the inputs {inside[0]}, so its files would be scored too; choose one beside them")
+    check_outside(out, sources)
     job = Job(sources, out, suffix, rows_per_shard, identity(detector))
     outputs = {shard.name: (path, shard.rows) for shard, path in job}
     if not outputs:
         raise DataError(f"there is nothing to score in {', '.join(map(str, sources))}")
     remove_outdated(out, {name: path for name, (path, _) in outputs.items()})
     return replace(job, rows=sum(rows for _, rows in outputs.values()))
+
+
+def check_outside(out: Path, sources: Sequence[str | Path]) -> None:
+    """Refuse outputs among the inputs; before anything is created, since a new folder there would count as a class."""
+    if inside := [source for source in sources if out.resolve().is_relative_to(Path(source).resolve())]:
+        raise DataError(f"{out} lies inside the inputs {inside[0]}, so its files would be scored too; choose one beside them")
 
 
 def find_done(shard: Shard, path: Path) -> Counts | None:
