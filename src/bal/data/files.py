@@ -88,6 +88,8 @@ def load_npz(path: str | Path) -> Any:
         with path.open("rb") as file:
             archive = np.load(file, allow_pickle=False)
             arrays = None if isinstance(archive, np.ndarray) else {name: archive[name] for name in archive.files}
+    except MemoryError as error:
+        raise DataError(f"{path} needs more memory than there is ({error}); give fewer rows, or write it again") from error
     except (ValueError, OSError, AttributeError, *DAMAGED) as error:
         raise DataError(f"{path} is not an .npz file of plain arrays ({error}); write it with numpy.savez_compressed") from error
     if arrays is None:

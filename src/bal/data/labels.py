@@ -66,5 +66,5 @@ def npz_labels(path: Path) -> NDArray[np.int64] | None:
         with np.load(path, allow_pickle=False) as archive:
             name = next((name for name in LABEL_NAMES if name in archive.files), None)
             return None if name is None else np.asarray(archive[name])
-    except (ValueError, OSError, *DAMAGED) as error:
+    except (ValueError, OSError, MemoryError, *DAMAGED) as error:
         raise DataError(f"the labels of {path} cannot be read ({error}); write it with numpy.savez") from error
