@@ -1,5 +1,7 @@
+import os
 import pickle
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +10,7 @@ import pytest
 from PIL import Image
 
 from bal.data.catalog import CATALOG, DataSet, File, load_data_set
-from bal.data.files import load_data, load_npz, read_data
+from bal.data.files import class_names_of, load_data, load_npz, read_data
 from bal.data.labels import npz_labels
 from bal.data.shards import find_shards
 from bal.errors import BalWarning, DataError
@@ -107,6 +109,21 @@ def test_folders_of_images_are_loaded_at_the_shape_asked_for(tmp_path):
     assert images.shape == (2, 1, 4, 4)
     assert labels.tolist() == [0, 1]
     assert load_data(tmp_path / "a").shape == (1, 3, 6, 6), "a flat folder has no labels"
+
+
+def test_a_class_whose_name_is_no_text_is_called_by_its_bytes(tmp_path):
+    """Its name goes into tables and pages, which are UTF-8; a file that cannot be read is named the same way."""
+    bad = Path(os.fsdecode(bytes(tmp_path / "a") + b"\xff"))
+    for folder in (bad, tmp_path / "b"):
+        folder.mkdir()
+        for i in range(100):
+            png(folder / f"{i}.png", i)
+    (bad / "cut.png").write_bytes(b"no picture")
+    assert class_names_of(tmp_path) == (r"a\xff", "b")
+    with pytest.warns(BalWarning, match=r"1 of 201 files .*a\\xff/cut\.png is not an image"):
+        found = read_data(tmp_path)
+    assert list(found.left_out) == [rf"{tmp_path}/a\xff/cut.png"]
+    assert np.bincount(found.labels).tolist() == [100, 100]
 
 
 def test_parquet_files_folders_and_parts_of_folders_are_loaded(tmp_path):

@@ -3,6 +3,7 @@ import os
 import pickle
 import zipfile
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,6 +57,17 @@ def test_links_to_folders_are_followed_as_a_fit_does_but_not_in_a_circle(folder,
     fitted = [f"linked/{path.relative_to(tmp_path / 'linked')}" for path in read_image_folder(tmp_path / "linked", SHAPE).paths]
     assert len(fitted) == 7
     assert sorted(found) == sorted([*fitted, "linked/c/b/itself"]), "what is no file is a row with an error"
+
+
+def test_names_that_are_no_text_are_told_by_their_bytes(tmp_path, rng):
+    """They go into tables, which are UTF-8."""
+    place = Path(os.fsdecode(bytes(tmp_path / "a") + b"\xff"))
+    place.mkdir()
+    os.mkfifo(place / os.fsdecode(b"\xff.png"))
+    np.savez(place.with_name(place.name + ".npz"), x=rng.random((1, 16)))
+    (_, (images,)), (_, (numbers,)) = read([place, place.with_name(place.name + ".npz")])
+    assert images.names + numbers.names == [r"a\xff/\xff.png", r"a\xff.npz:0"]
+    assert images.errors == [rf"{tmp_path}/a\xff/\xff.png is gone or is no plain file"]
 
 
 def test_names_do_not_depend_on_how_the_folder_is_spelled(folder, monkeypatch):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bal.data.archives import DAMAGED
 from bal.data.extras import import_extra
 from bal.data.files import INPUT_NAMES, is_parquet
-from bal.data.folders import Content, Shape, check_image_shape, decode_as, folders_in, is_folder
+from bal.data.folders import Content, Shape, check_image_shape, decode_as, folders_in, is_folder, printable
 from bal.data.parquet import IMAGE_COLUMNS, content_of, encoded, parquet_files, pick, stack_lists
 from bal.errors import DataError
 
@@ -57,13 +57,13 @@ class Shard:
 
 def find_shards(sources: Sequence[str | Path], *, rows: int) -> Iterator[Shard]:
     """The shards of folders, .parquet and .npz files, in an order that is always the same."""
-    paths = {Path(source).resolve().name: Path(source) for source in sources}
+    paths = {printable(Path(source).resolve().name): Path(source) for source in sources}
     if len(paths) != len(sources):
         raise DataError("two inputs have the same name, so their rows could not be told apart; give each a name of its own")
     for name, path in paths.items():
         if is_parquet(path):
             for file in parquet_files(path):
-                label = name if path.is_file() else f"{name}/{file.name}"
+                label = name if path.is_file() else f"{name}/{printable(file.name)}"
                 yield from or_failing(partial(parquet_shards, file, label), file, label)
         elif path.is_dir():
             yield from image_shards(path, name, rows)
@@ -116,9 +116,9 @@ def image_blocks(shape: Shape, *, paths: list[Path], names: list[str]) -> Iterat
 def read_file(path: Path) -> bytes:
     """The content of a plain file; a pipe would wait for ever, a huge file would fill the memory."""
     if not path.is_file():
-        raise DataError(f"{path} is gone or is no plain file")
+        raise DataError(f"{printable(path)} is gone or is no plain file")
     if (size := path.stat().st_size) > MAX_BYTES:
-        raise DataError(f"{path} has {size:,} bytes, more than {MAX_BYTES:,}, which no image needs")
+        raise DataError(f"{printable(path)} has {size:,} bytes, more than {MAX_BYTES:,}, which no image needs")
     return path.read_bytes()
 
 
@@ -231,11 +231,6 @@ def state_of(path: Path) -> str:
     except OSError:
         return "gone"
     return f"{state.st_size}:{state.st_mtime_ns}"
-
-
-def printable(path: Path) -> str:
-    """A path as text; bytes that are no text are shown as numbers."""
-    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def digest(*parts: object) -> str:
