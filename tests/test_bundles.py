@@ -70,7 +70,7 @@ def test_pipes_and_devices_are_refused_and_not_waited_for(tmp_path):
     (tmp_path / "d" / MANIFEST).unlink()
     (tmp_path / "d" / MANIFEST).symlink_to("/dev/zero")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path / "d"):
-        with pytest.raises(StorageError, match="is no plain file"):
+        with pytest.raises(StorageError, match=r"is no plain file\); check the path"):
             read_bundle(path, schema=1)
 
 

@@ -97,7 +97,9 @@ def read_bundle(path: Path, *, schema: int) -> tuple[Manifest, dict[str, bytes]]
     except StorageError:
         raise
     except UNREADABLE as error:
-        raise StorageError(f"{path} is damaged, incomplete or was not written by bal ({error}); make it again") from error
+        raise StorageError(
+            f"{path} is damaged, incomplete or was not written by bal ({error}); check the path, or make it again"
+        ) from error
 
 
 def plain(path: Path) -> Path:
