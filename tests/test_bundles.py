@@ -4,6 +4,7 @@ import subprocess
 import sys
 import zipfile
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +62,16 @@ def test_a_missing_part_and_a_missing_manifest_are_refused(tmp_path):
         read_bundle(tmp_path, schema=1)
     with pytest.raises(StorageError, match=r"incomplete.*manifest\.json"):
         read_bundle(tmp_path / "..", schema=1)
+
+
+def test_pipes_and_devices_are_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    write_bundle(tmp_path / "d", {"schema": 1}, PARTS)
+    (tmp_path / "d" / MANIFEST).unlink()
+    (tmp_path / "d" / MANIFEST).symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path / "d"):
+        with pytest.raises(StorageError, match=r"is no plain file\); check the path"):
+            read_bundle(path, schema=1)
 
 
 def test_a_newer_schema_is_refused(tmp_path):

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -52,8 +53,11 @@ def test_a_missing_or_foreign_file_is_refused(tmp_path):
     with pytest.raises(StorageError, match="no file"):
         load_tensors(tmp_path / "none")
     save_file({"a": torch.zeros(1)}, tmp_path / "foreign")
-    with pytest.raises(StorageError, match="not written by bal"):
-        load_tensors(tmp_path / "foreign")
+    (tmp_path / "mine.py").write_text("x = 1  # not to be deleted")
+    for name in ("foreign", "mine.py"):
+        with pytest.raises(StorageError, match=r"not written by bal .* check the path") as refused:
+            load_tensors(tmp_path / name)
+        assert "delete" not in str(refused.value)
 
 
 def test_a_folder_that_cannot_be_written_keeps_the_old_file(tmp_path):
@@ -74,6 +78,37 @@ def test_a_full_disk_keeps_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(StorageError, match=r"No space left.*old file, if any, is kept"):
         write_atomically(path, b"new" * 10_000)
     assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("name", [".", "/", "folder", "loop", "pipe", "nu\0ll"])
+def test_what_is_no_file_to_replace_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo("pipe")
+    with pytest.raises(StorageError, match="cannot write"):
+        write_atomically(Path(name), b"new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "loop", "pipe"]
+
+
+@pytest.mark.parametrize("name", ["a**b", "[a", "a?"])
+def test_any_name_is_a_name_and_strangers_beside_it_stay(tmp_path, name):
+    strangers = [f".{name}.{platform.node()}.{middle}.tmp" for middle in ("notapid", "x.y", f"{'9' * 30}.0")]
+    for stranger in strangers:
+        (tmp_path / stranger).write_text("")
+    (tmp_path / f".{name}.{platform.node()}.999999999.0.tmp").write_text("of a process that is gone")
+    write_atomically(tmp_path / name, b"new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, *strangers])
+
+
+def test_a_link_stays_and_the_file_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to("far/file")
+    for content in (b"first", b"second"):
+        write_atomically(tmp_path / "link", content)
+        assert (tmp_path / "far" / "file").read_bytes() == content
+    assert (tmp_path / "link").is_symlink()
+    assert [path.name for path in (tmp_path / "far").iterdir()] == ["file"]
 
 
 MANY = """

@@ -90,14 +90,23 @@ def read_bundle(path: Path, *, schema: int) -> tuple[Manifest, dict[str, bytes]]
     """The manifest and the parts by name; what is damaged, incomplete or of a schema newer than ``schema`` is refused."""
     try:
         if not path.is_dir():
-            with zipfile.ZipFile(path) as archive:
+            with zipfile.ZipFile(plain(path)) as archive:
                 return checked(path, lambda name: stored(archive, name), schema)
         with folder_lock(path, shared=True):
-            return checked(path, lambda name: (path / name).read_bytes(), schema)
+            return checked(path, lambda name: plain(path / name).read_bytes(), schema)
     except StorageError:
         raise
     except UNREADABLE as error:
-        raise StorageError(f"{path} is damaged, incomplete or was not written by bal ({error}); make it again") from error
+        raise StorageError(
+            f"{path} is damaged, incomplete or was not written by bal ({error}); check the path, or make it again"
+        ) from error
+
+
+def plain(path: Path) -> Path:
+    """The path of a plain file; a pipe or a device would be read for ever."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path.name} is no plain file")
+    return path
 
 
 def checked(path: Path, read: Read, schema: int) -> tuple[Manifest, dict[str, bytes]]:

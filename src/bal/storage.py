@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,28 +44,45 @@ def digest(tensors: Mapping[str, Tensor], settings: Settings | None = None) -> s
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a whole new file or none: temporary, fsync, rename, fsync of the folder.
 
-    A kill at any moment, a full disk or a read-only folder leaves the old file as it was. Temporaries that killed processes of
-    this machine left behind are removed; those of processes still at work are not.
+    A kill at any moment, a full disk or a read-only folder leaves the old file as it was. A link stays, and the file that it
+    leads to is replaced.
     """
+    try:
+        replace_file(path.resolve(), content)
+    except (OSError, ValueError, RuntimeError) as error:  # a path may hold a null, or be a link to itself
+        raise StorageError(
+            f"cannot write {path}: {getattr(error, 'strerror', None) or error}; the old file, if any, is kept. "
+            "Free some space or choose a folder you may write to"
+        ) from error
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a temporary file beside the path and rename it; folders, devices and links to themselves are no files to replace."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise OSError("what is there is no plain file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_stale(path)
     temporary = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.{uuid4().hex}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for other in path.parent.glob(f".{path.name}.{platform.node()}.*.tmp"):
-            if not is_running(int(other.name.split(".")[-3])):
-                other.unlink(missing_ok=True)
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
         sync_folder(path.parent)
-    except OSError as error:
+    finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise StorageError(
-            f"cannot write {path}: {error.strerror or error}; the old file, if any, is kept. "
-            "Free some space or choose a folder you may write to"
-        ) from error
+
+
+def remove_stale(path: Path) -> None:
+    """Remove temporaries that killed processes of this machine left behind; those of processes still at work stay."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.{re.escape(platform.node())}\.([0-9]{{1,9}})\.[0-9a-f]+\.tmp")
+    with os.scandir(path.parent) as items:
+        found = [match for item in items if (match := ours.fullmatch(item.name))]
+    for match in found:
+        if not is_running(int(match[1])):
+            path.with_name(match[0]).unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -117,7 +135,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         settings: dict[str, Any] = json.loads(header["settings"])
         intact = digest(tensors, settings) == header["sha256"]
     except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise StorageError(f"{path} is damaged or was not written by bal ({error}); delete it and make it again") from error
+        raise StorageError(f"{path} is damaged or was not written by bal ({error}); check the path, or make it again") from error
     if not intact:
         raise StorageError(f"{path} is damaged: its content does not match its SHA-256; delete it and make it again")
     return tensors, settings

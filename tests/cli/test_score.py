@@ -69,3 +69,10 @@ def test_what_is_missing_is_said(here, workspace):
     code, _, complaint = here(*SCORE)
     assert code == 1, "fault 11"
     assert "damaged" in complaint
+
+
+def test_a_refused_folder_inside_the_inputs_is_not_created(here, workspace):
+    code, _, complaint = here(*SCORE, "--out", "photos/scores")
+    assert code == 1
+    assert "lies inside the inputs photos" in complaint
+    assert not (workspace / "photos" / "scores").exists(), "it would make photos a folder of classes"

@@ -47,7 +47,7 @@ def test_images_get_the_shape_that_is_asked_for(tmp_path, shape, expected):
     assert read_image_folder(tmp_path, shape).images.shape == expected
 
 
-@pytest.mark.parametrize("shape", [(16,), (4, 8, 8), (1, 3, 8, 8)])
+@pytest.mark.parametrize("shape", [(16,), (4, 8, 8), (1, 3, 8, 8), (0, 8), (3, 8, -5), (3, 999_999_999, 999_999_999)])
 def test_shapes_that_are_not_those_of_images_are_refused(tmp_path, shape):
     picture(tmp_path / "1.png", 200)
     with pytest.raises(DataError, match="image files become"):

@@ -1,12 +1,16 @@
+import io
 import os
 import pickle
+import zipfile
+import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from bal.data.folders import read_image_folder
-from bal.data.shards import BLOCK, find_shards
+from bal.data.shards import BLOCK, find_shards, npz_blocks
 from bal.errors import DataError
 
 SHAPE = (1, 4, 4)
@@ -53,6 +57,17 @@ def test_links_to_folders_are_followed_as_a_fit_does_but_not_in_a_circle(folder,
     fitted = [f"linked/{path.relative_to(tmp_path / 'linked')}" for path in read_image_folder(tmp_path / "linked", SHAPE).paths]
     assert len(fitted) == 7
     assert sorted(found) == sorted([*fitted, "linked/c/b/itself"]), "what is no file is a row with an error"
+
+
+def test_names_that_are_no_text_are_told_by_their_bytes(tmp_path, rng):
+    """They go into tables, which are UTF-8."""
+    place = Path(os.fsdecode(bytes(tmp_path / "a") + b"\xff"))
+    place.mkdir()
+    os.mkfifo(place / os.fsdecode(b"\xff.png"))
+    np.savez(place.with_name(place.name + ".npz"), x=rng.random((1, 16)))
+    (_, (images,)), (_, (numbers,)) = read([place, place.with_name(place.name + ".npz")])
+    assert images.names + numbers.names == [r"a\xff/\xff.png", r"a\xff.npz:0"]
+    assert images.errors == [rf"{tmp_path}/a\xff/\xff.png is gone or is no plain file"]
 
 
 def test_names_do_not_depend_on_how_the_folder_is_spelled(folder, monkeypatch):
@@ -120,11 +135,60 @@ def test_an_npz_that_is_cut_or_holds_no_inputs_is_refused(tmp_path, rng):
         read([tmp_path / "y.npz"], rows=1000)
 
 
+def test_damage_on_the_way_to_a_later_shard_is_told():
+    """A rerun passes over what is done; in an archive that means to read it."""
+
+    class Damaged(io.BytesIO):
+        def seek(self, *_):
+            raise zlib.error("invalid block type")
+
+    where = {"start": 0, "row_shape": (4,), "dtype": np.dtype("f4"), "first": 8, "count": 2}
+    with pytest.raises(DataError, match=r"x\.npz is damaged \(invalid block type\)"):
+        list(npz_blocks(SHAPE, stream=Damaged(), name="x.npz", **where))
+
+
+LIES = [("(9999999999999, 3)", "more bytes than it has"), ("(9999999999999, 0)", "not rows of numbers"), ("(9", "EOF")]
+
+
+@pytest.mark.parametrize(("shape", "words"), LIES)
+@pytest.mark.parametrize("archive_lies", [False, True])
+def test_an_npz_whose_header_promises_what_is_not_there_is_refused_at_once(tmp_path, shape, words, archive_lies):
+    """Fault 9's cousin: two billion shards of nothing, even if the archive promises the bytes for them."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}".encode()
+    member = zipfile.ZipInfo("x.npy")
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr(member, b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+        if archive_lies:
+            member.file_size = 1 << 62  # in the directory at the end
+    with pytest.raises(DataError, match=words):
+        read([tmp_path / "x.npz"], rows=4096)
+
+
+def test_a_file_that_cannot_be_opened_is_a_shard_that_says_so_and_the_others_are_read(tmp_path, rng):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "p").mkdir()
+    cells = arrow.array(rng.random((3, 16)).tolist(), arrow.list_(arrow.float64()))
+    for name in "ab":
+        parquet.write_table(arrow.table({"image": cells}), tmp_path / "p" / f"{name}.parquet")
+    (tmp_path / "p" / "a.parquet").write_bytes((tmp_path / "p" / "b.parquet").read_bytes()[:-9])
+    (tmp_path / "cut.npz").write_text("PK")
+    shards = list(find_shards([tmp_path / "p", tmp_path / "cut.npz"], rows=3))
+    assert [(shard.name, shard.rows) for shard in shards] == [
+        ("p/a.parquet/00000", 0),
+        ("p/b.parquet/00000", 3),
+        ("cut.npz/00000", 0),
+    ]
+    for shard, words in ((shards[0], r"a\.parquet is not a Parquet file"), (shards[2], r"cut\.npz is not an \.npz")):
+        again = next(pickle.loads(pickle.dumps(shard.again))())  # noqa: S301
+        assert (again.name, again.identity) == (shard.name, shard.identity)
+        with pytest.raises(DataError, match=words):
+            list(again.blocks(SHAPE))
+
+
 @pytest.mark.parametrize("kind", ["bytes", "numbers"])
 def test_parquet_is_read_by_row_groups(tmp_path, rng, kind):
     """Fault 8: a cell that is no image is an error of its row."""
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    import io
 
     def png(image):
         sink = io.BytesIO()

@@ -165,6 +165,31 @@ def test_a_shard_that_cannot_be_read_is_told_and_done_by_the_next_run(detector, 
     assert (row["label"], row["valid"], row["score"], row["error"]) == (-1, False, None, None)
 
 
+def test_files_that_cannot_be_opened_or_are_of_another_shape_do_not_stop_the_others(detector, tmp_path, rng):
+    good, x = tmp_path / "good.npz", rng.random((8, 1, 4, 4), np.float32)
+    cut, wrong = tmp_path / "cut.npz", tmp_path / "wrong.npz"
+    for path in (good, cut):
+        np.savez(path, x=x)
+    np.savez(wrong, x=x[:, :, :3])
+    whole = cut.read_bytes()
+
+    def run():
+        return score_stream(
+            detector, [cut, wrong, good], tmp_path / "out", suffix=".jsonl", rows_per_shard=4, show_progress=False
+        )
+
+    assert (run().rows, len(rows(tmp_path / "out"))) == (16, 16)
+    cut.write_bytes(whole[:-9])
+    outcome = run()
+    assert (outcome.rows, outcome.found, outcome.shards) == (8, 2, 5)
+    assert list(outcome.failed) == ["cut.npz/00000", "wrong.npz/00000", "wrong.npz/00001"]
+    assert "not an .npz file" in outcome.failed["cut.npz/00000"]
+    assert "inputs must be (N, 1, 4, 4)" in outcome.failed["wrong.npz/00000"]
+    assert len(rows(tmp_path / "out")) == 8, "what was scored before is out of date"
+    cut.write_bytes(whole)
+    assert run().rows == 16
+
+
 def test_50_runs_of_scoring_ended_by_kill_9_and_a_rerun_give_exactly_one_row_for_each_input(detector, folder, tmp_path, rng):
     """Fault 15."""
     (folder / "a" / "3.png").write_bytes(b"no image")

@@ -104,20 +104,24 @@ def states(out):
 
 
 def test_the_same_files_as_the_local_engine_and_a_rerun_does_what_is_missing_alone(two, here, monkeypatch):
-    """Faults 8 and 15: a picture and a shard cannot be read."""
+    """Faults 8 and 15: a picture, a shard, a whole file and rows of another shape cannot be read."""
     content = bytearray(Path("x.npz").read_bytes())
     content[600 * 64 - 100] ^= 1  # in the last rows of x
     Path("bad.npz").write_bytes(content)
-    inputs = ("photos", "bad.npz", "x.npz")
+    Path("cut.npz").write_bytes(content[:-9])
+    np.savez("wrong.npz", x=np.zeros((5, 1, 3, 4), np.float32))
+    inputs = ("photos", "bad.npz", "cut.npz", "wrong.npz", "x.npz")
     expected = locally(*inputs, rows_per_shard=300)
     outcome = on_ray(two, *inputs, rows_per_shard=300)
     assert outcome == expected
-    assert (outcome.rows, outcome.errors, outcome.shards, list(outcome.failed)) == (907, 1, 5, ["bad.npz/00001"])
+    assert (outcome.rows, outcome.errors, outcome.shards) == (907, 1, 7)
+    assert list(outcome.failed) == ["bad.npz/00001", "cut.npz/00000", "wrong.npz/00000"]
     assert outputs("ray") == outputs("local")
     before = states("ray")
     first, second, *_ = before
     Path("ray", first).unlink()
     Path("ray", second).write_bytes(Path("ray", second).read_bytes()[:100])
+    inputs = ("photos", "bad.npz", "x.npz")
     Path("bad.npz").write_bytes(Path("x.npz").read_bytes())  # mended, so both its shards are out of date
     assert on_ray(two, *inputs, rows_per_shard=300).found == 2
     assert locally(*inputs, rows_per_shard=300).failed == {}

@@ -1,3 +1,7 @@
+import os
+import threading
+from pathlib import Path
+
 import pytest
 
 from bal.errors import SettingsError
@@ -52,6 +56,17 @@ def test_a_token_that_is_weak_or_no_text_is_refused_and_not_shown(tmp_path, monk
     with pytest.raises(SettingsError, match="token") as refused:
         read_token(tmp_path / "token")
     assert "0123456789" not in str(refused.value)
+
+
+def test_a_token_may_come_by_a_pipe_and_a_device_without_an_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.delenv("BAL_TOKEN", raising=False)
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(TOKEN,))
+    writer.start()
+    assert read_token(tmp_path / "pipe") == TOKEN
+    writer.join()
+    with pytest.raises(SettingsError, match="16 to 4096 letters"):
+        read_token(Path("/dev/zero"))
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path, monkeypatch):

@@ -54,10 +54,12 @@ class Score:
         check_number("error_budget", self.error_budget, low=0, high=1)
         if not self.data:
             raise DataError("--data needs at least one folder, .parquet or .npz")
-        check_folder(self.out)
         cluster = make_cluster(self.engine, self.workers, self.address)
         from bal.serving import score_on_ray, score_stream  # noqa: PLC0415 - torch is slow to import
+        from bal.serving.batch import check_outside  # noqa: PLC0415
 
+        check_outside(self.out, self.data)
+        check_folder(self.out)
         load, suffix = partial(load_with_classifier, self.detector, self.classifier), f".{self.format}"
         if cluster is None:
             outcome = score_stream(load(), self.data, self.out, suffix=suffix, rows_per_shard=self.rows_per_shard)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from gzip import BadGzipFile
 from pathlib import Path, PureWindowsPath
+from tokenize import TokenError
 from typing import IO, Literal
 
 from bal.errors import DataError, StorageError
@@ -23,7 +24,18 @@ MAX_BYTES = 4 * 2**30  # unpacked, all members together; the largest data set of
 MAX_MEMBERS = 500_000
 
 Kind = Literal["file", "folder", "other"]
-DAMAGED = (tarfile.TarError, zipfile.BadZipFile, BadGzipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, UnicodeError)
+DAMAGED = (  # whatever readers of archives, and of arrays in them, raise when a file is broken
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    RuntimeError,
+    UnicodeError,
+    SyntaxError,
+    TokenError,
+)
 
 
 @dataclass(frozen=True)

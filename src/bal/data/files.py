@@ -10,7 +10,7 @@ import numpy as np
 from bal.data.archives import DAMAGED
 from bal.data.batches import split_pair
 from bal.data.catalog import CATALOG, Split, load_data_set
-from bal.data.folders import Shape, class_folders, read_image_folder
+from bal.data.folders import Shape, class_folders, printable, read_image_folder
 from bal.data.parquet import read_parquet_rows
 from bal.errors import DataError
 from bal.settings import suggestion
@@ -76,7 +76,7 @@ def class_names_of(source: str | Path) -> tuple[str, ...] | None:
     """What the classes are called, where the names of folders tell it."""
     path = Path(source)
     named = str(source) not in CATALOG and path.is_dir() and not is_parquet(path)
-    return tuple(class_folders(path)) or None if named else None
+    return tuple(map(printable, class_folders(path))) or None if named else None
 
 
 def load_npz(path: str | Path) -> Any:
@@ -88,6 +88,8 @@ def load_npz(path: str | Path) -> Any:
         with path.open("rb") as file:
             archive = np.load(file, allow_pickle=False)
             arrays = None if isinstance(archive, np.ndarray) else {name: archive[name] for name in archive.files}
+    except MemoryError as error:
+        raise DataError(f"{path} needs more memory than there is ({error}); give fewer rows, or write it again") from error
     except (ValueError, OSError, AttributeError, *DAMAGED) as error:
         raise DataError(f"{path} is not an .npz file of plain arrays ({error}); write it with numpy.savez_compressed") from error
     if arrays is None:

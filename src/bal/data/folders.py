@@ -68,8 +68,8 @@ def read_image_folder(
     groups = [files_in(folder / name) for name in classes] if classes else [files_in(folder)]
     paths = [path for group in groups for path in group]
     labels = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-    outside = {str(path): "lies beside the folders of the classes" for path in strays}
-    items = track([(str(path), path.read_bytes) for path in paths], "reading images", len(paths))
+    outside = {printable(path): "lies beside the folders of the classes" for path in strays}
+    items = track([(printable(path), path.read_bytes) for path in paths], "reading images", len(paths))
     decoded = decode_all(items, shape, crop=crop, budget=budget, where=str(folder), left_out=outside)
     kept = list(decoded.kept)
     return ImageFolder(
@@ -89,6 +89,11 @@ def class_folders(folder: Path) -> list[str]:
     except OSError as error:
         raise DataError(f"the folder {folder} cannot be read ({error}); allow it, or take it out") from error
     return sorted(item.name for item in found if not (item.is_symlink() and leads_up(folder / item.name)))
+
+
+def printable(path: str | Path) -> str:
+    """A path, or a name, as text; bytes that are no text are shown as numbers."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def is_folder(item: "os.DirEntry[str]") -> bool:
@@ -166,6 +171,10 @@ def check_image_shape(shape: Shape) -> None:
     """Refuse what an image file cannot become."""
     if len(shape) not in (2, 3) or (len(shape) == 3 and shape[0] not in (1, 3)):
         raise DataError(f"image files become (height, width), (1, height, width) or (3, height, width), not {tuple(shape)}")
+    if min(shape) < 1 or shape[-2] * shape[-1] > MAX_PIXELS:
+        raise DataError(
+            f"image files become at least one pixel high and wide and at most {MAX_PIXELS:,} pixels, not {tuple(shape)}"
+        )
 
 
 def decode_as(

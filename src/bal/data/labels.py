@@ -10,9 +10,8 @@ from bal.data.archives import DAMAGED
 from bal.data.catalog import CATALOG
 from bal.data.extras import import_extra
 from bal.data.files import LABEL_NAMES, is_parquet
-from bal.data.folders import class_folders
+from bal.data.folders import class_folders, printable
 from bal.data.parquet import labels_of, parquet_files, read_labels
-from bal.data.shards import printable
 from bal.errors import DataError
 
 STRAY = -1  # the label of a file that lies beside the folders of the classes
@@ -38,7 +37,7 @@ def row_labels(paths: Sequence[Path], names: Sequence[str]) -> NDArray[np.int64]
         return parquet_labels([file for path in paths for file in parquet_files(path)])
     if not first.is_dir():
         return npz_labels(first)
-    numbers = {printable(Path(name)): number for number, name in enumerate(class_folders(first))}
+    numbers = {printable(name): number for number, name in enumerate(class_folders(first))}
     if not numbers:
         return None
     return np.array([numbers.get(Path(name).parts[1], STRAY) for name in names], np.int64)
@@ -66,5 +65,5 @@ def npz_labels(path: Path) -> NDArray[np.int64] | None:
         with np.load(path, allow_pickle=False) as archive:
             name = next((name for name in LABEL_NAMES if name in archive.files), None)
             return None if name is None else np.asarray(archive[name])
-    except (ValueError, OSError, *DAMAGED) as error:
+    except (ValueError, OSError, MemoryError, *DAMAGED) as error:
         raise DataError(f"the labels of {path} cannot be read ({error}); write it with numpy.savez") from error

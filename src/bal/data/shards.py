@@ -6,6 +6,7 @@ process finds it again by itself.
 """
 
 import hashlib
+import math
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -21,13 +22,14 @@ from numpy.typing import NDArray
 from bal.data.archives import DAMAGED
 from bal.data.extras import import_extra
 from bal.data.files import INPUT_NAMES, is_parquet
-from bal.data.folders import Content, Shape, check_image_shape, decode_as, folders_in, is_folder
+from bal.data.folders import Content, Shape, check_image_shape, decode_as, folders_in, is_folder, printable
 from bal.data.parquet import IMAGE_COLUMNS, content_of, encoded, parquet_files, pick, stack_lists
 from bal.errors import DataError
 
 BLOCK = 256  # rows in memory at a time
 MAX_BYTES = 1 << 28  # of one image file
 READ_AHEAD = 1 << 20  # bytes of a Parquet column that are read at a time
+PACKED = 1032  # bytes that deflate makes of one, at most
 
 
 @dataclass(frozen=True)
@@ -55,19 +57,34 @@ class Shard:
 
 def find_shards(sources: Sequence[str | Path], *, rows: int) -> Iterator[Shard]:
     """The shards of folders, .parquet and .npz files, in an order that is always the same."""
-    paths = {Path(source).resolve().name: Path(source) for source in sources}
+    paths = {printable(Path(source).resolve().name): Path(source) for source in sources}
     if len(paths) != len(sources):
         raise DataError("two inputs have the same name, so their rows could not be told apart; give each a name of its own")
     for name, path in paths.items():
         if is_parquet(path):
             for file in parquet_files(path):
-                yield from parquet_shards(file, name if path.is_file() else f"{name}/{file.name}")
+                label = name if path.is_file() else f"{name}/{printable(file.name)}"
+                yield from or_failing(partial(parquet_shards, file, label), file, label)
         elif path.is_dir():
             yield from image_shards(path, name, rows)
         elif path.is_file():
-            yield from npz_shards(path, name, rows)
+            yield from or_failing(partial(npz_shards, path, name, rows), path, name)
         else:
             raise DataError(f"there is no file or folder {path}; give a folder of images, .parquet or .npz")
+
+
+def or_failing(find: Callable[[], Iterator[Shard]], path: Path, name: str) -> Iterator[Shard]:
+    """The shards of one file; of a file that cannot be opened one without rows, which says why when it is read."""
+    try:
+        yield from find()
+    except DataError as error:
+        again = partial(or_failing, find, path, name)
+        yield Shard(f"{name}/00000", 0, digest(name, state_of(path)), partial(fail, error=error), again)
+
+
+def fail(_: Shape, *, error: DataError) -> Iterator[Block]:
+    """What is read of a file that cannot be opened."""
+    raise error
 
 
 def image_shards(folder: Path, name: str, rows: int) -> Iterator[Shard]:
@@ -99,9 +116,9 @@ def image_blocks(shape: Shape, *, paths: list[Path], names: list[str]) -> Iterat
 def read_file(path: Path) -> bytes:
     """The content of a plain file; a pipe would wait for ever, a huge file would fill the memory."""
     if not path.is_file():
-        raise DataError(f"{path} is gone or is no plain file")
+        raise DataError(f"{printable(path)} is gone or is no plain file")
     if (size := path.stat().st_size) > MAX_BYTES:
-        raise DataError(f"{path} has {size:,} bytes, more than {MAX_BYTES:,}, which no image needs")
+        raise DataError(f"{printable(path)} has {size:,} bytes, more than {MAX_BYTES:,}, which no image needs")
     return path.read_bytes()
 
 
@@ -162,9 +179,12 @@ def npz_shards(path: Path, name: str, rows: int, *, number: int = 0) -> Iterator
                 raise ValueError(f"it holds {', '.join(archive.namelist())}, none of {', '.join(INPUT_NAMES)}")
             with archive.open(member) as stream:
                 shape, dtype, start = read_header(stream)
+                there = min(archive.getinfo(member).file_size, PACKED * path.stat().st_size)
+                if start + math.prod(shape) * dtype.itemsize > there:
+                    raise ValueError(f"its inputs of shape {shape} need more bytes than it has")
                 array = partial(npz_blocks, stream=stream, start=start, row_shape=shape[1:], dtype=dtype)
-                for index, first in list(enumerate(range(0, shape[0], rows)))[number:]:
-                    count = min(rows, shape[0] - first)
+                for first in range(number * rows, shape[0], rows):
+                    index, count = first // rows, min(rows, shape[0] - first)
                     read = partial(array, name=name, first=first, count=count)
                     again = partial(npz_shards, path, name, rows, number=index)
                     yield Shard(f"{name}/{index:05d}", count, digest(name, state_of(path), first, count), read, again)
@@ -179,7 +199,7 @@ def read_header(stream: IO[bytes]) -> tuple[Shape, np.dtype[Any], int]:
     version = np.lib.format.read_magic(stream)
     read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, by_columns, dtype = read(stream)
-    if dtype.hasobject or by_columns or not shape:
+    if dtype.kind not in "biuf" or by_columns or not shape or min(shape[1:], default=1) < 1:
         raise ValueError(
             f"its inputs are {dtype} of shape {shape}{' in Fortran order' if by_columns else ''}, not rows of numbers"
         )
@@ -190,11 +210,11 @@ def npz_blocks(
     _: Shape, *, stream: IO[bytes], start: int, row_shape: Shape, dtype: np.dtype[Any], name: str, first: int, count: int
 ) -> Iterator[Block]:
     """Rows first to first + count; a later place in the stream is reached by reading on."""
-    size = dtype.itemsize * int(np.prod(row_shape, dtype=np.int64))
-    stream.seek(start + first * size)
+    size = dtype.itemsize * math.prod(row_shape)
     for row in range(first, first + count, BLOCK):
         some = min(BLOCK, first + count - row)
         try:
+            stream.seek(start + row * size)
             content = stream.read(some * size)
         except (OSError, *DAMAGED) as error:
             raise DataError(f"{name} is damaged ({error}); write it again") from error
@@ -211,11 +231,6 @@ def state_of(path: Path) -> str:
     except OSError:
         return "gone"
     return f"{state.st_size}:{state.st_mtime_ns}"
-
-
-def printable(path: Path) -> str:
-    """A path as text; bytes that are no text are shown as numbers."""
-    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def digest(*parts: object) -> str:

@@ -81,7 +81,7 @@ def score_stream(
     """Predict every input of folders, .parquet and .npz files into the folder ``out``, one row for each.
 
     An input that cannot be read becomes a row with an error and the label -1. A shard that cannot be read, such as a cut Parquet
-    file, is told in the outcome and tried again by the next run.
+    file or rows of another shape, is told in the outcome and tried again by the next run.
     """
     job, outcome = plan(detector, sources, out, suffix=suffix, rows_per_shard=rows_per_shard), Outcome()
     with progress_bar("scoring", job.rows, show=show_progress) as advance:
@@ -104,14 +104,20 @@ def plan(detector: Detector, sources: Sequence[str | Path], out: str | Path, *, 
             "this detector cannot read inputs: fit it with a classifier, and load it with bal.load(path, classifier)"
         )
     out = Path(out)
-    if inside := [source for source in sources if out.resolve().is_relative_to(Path(source).resolve())]:
-        raise DataError(f"{out} lies inside the inputs {inside[0]}, so its files would be scored too; choose one beside them")
+    check_outside(out, sources)
     job = Job(sources, out, suffix, rows_per_shard, identity(detector))
     outputs = {shard.name: (path, shard.rows) for shard, path in job}
     if not outputs:
         raise DataError(f"there is nothing to score in {', '.join(map(str, sources))}")
-    remove_outdated(out, {name: path for name, (path, _) in outputs.items()})
+    unread = {name.rpartition("/")[0] for name, (_, rows) in outputs.items() if not rows}
+    remove_outdated(out, {name: path for name, (path, _) in outputs.items()}, unread)
     return replace(job, rows=sum(rows for _, rows in outputs.values()))
+
+
+def check_outside(out: Path, sources: Sequence[str | Path]) -> None:
+    """Refuse outputs among the inputs; before anything is created, since a new folder there would count as a class."""
+    if inside := [source for source in sources if out.resolve().is_relative_to(Path(source).resolve())]:
+        raise DataError(f"{out} lies inside the inputs {inside[0]}, so its files would be scored too; choose one beside them")
 
 
 def find_done(shard: Shard, path: Path) -> Counts | None:
@@ -124,7 +130,7 @@ def score_to(path: Path, detector: Detector, shard: Shard, advance: Advance) -> 
     """Score one shard into its output; what it holds, or why the shard cannot be read."""
     try:
         columns = score_shard(detector, shard, detector.spec_.shape if detector.spec_ else (), advance)
-    except (DataError, OSError) as error:
+    except (BalError, OSError) as error:
         return str(error)
     write_table(columns, path)
     return count(columns["label"].tolist(), columns["error"].tolist())
@@ -181,18 +187,18 @@ def output(out: Path, shard: Shard, mark: str, suffix: str) -> Path:
     return out / f"{shard.name}.{digest_of(mark, shard.identity)[:12]}{suffix}"
 
 
-def remove_outdated(out: Path, plan: dict[str, Path]) -> None:
-    """Remove outputs of another detector, of changed inputs or of another format; those of other inputs stop the job."""
+def remove_outdated(out: Path, plan: dict[str, Path], unread: set[str]) -> None:
+    """Remove outputs of another detector or format, and of changed or ``unread`` files; those of other inputs stop the job."""
     for path in sorted(out.rglob("*")) if out.is_dir() else []:
         match = OURS.fullmatch(path.relative_to(out).as_posix())
         if match is None or path.name.startswith("."):
             continue
-        if match[1] not in plan:
+        if match[1] not in plan and match[1].rpartition("/")[0] not in unread:
             raise DataError(
                 f"{out} holds the scores of {match[1]}, which is not among these inputs; name all inputs of a folder in one "
                 "command, choose another folder, or delete what is out of date"
             )
-        if path != plan[match[1]]:
+        if path != plan.get(match[1]):
             path.unlink()
 
 

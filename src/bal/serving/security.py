@@ -22,7 +22,8 @@ def read_token(file: Path | None = None) -> str | None:
     if given is not None:
         raise SettingsError(f"there is a token in {file} and one in {TOKEN_VARIABLE}; give one of them")
     try:
-        return checked_token(file.read_text(), str(file))
+        with file.open("rb") as stream:  # it may be a pipe, or a device without an end
+            return checked_token(stream.read(2 * LONGEST).decode(), str(file))
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"the token cannot be read from {file} ({error})") from error
 
