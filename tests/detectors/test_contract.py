@@ -117,6 +117,18 @@ def test_model_and_inputs_may_be_on_a_gpu(name, inputs, classifier, fitted):
 
 
 @every_detector
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_the_network_and_the_inputs_may_have_any_precision(name, dtype, inputs, classifier, tmp_path):
+    known, labels, unknown = inputs
+    model = copy.deepcopy(classifier.model).to(dtype)
+    detector = quick(name).fit(model, (known.to(dtype), labels), show_progress=False)
+    detector.save(tmp_path / "d")
+    for one in (detector, load(tmp_path / "d", model)):
+        assert evaluate(one.score(known), one.score(unknown)).auroc > 0.95
+    assert {parameter.dtype for parameter in model.parameters()} == {dtype}, "the user's own network stays as it is"
+
+
+@every_detector
 def test_two_well_separated_blobs_are_told_apart(name, fitted, inputs):
     known, _, unknown = inputs
     auroc = evaluate(fitted[name].score(known), fitted[name].score(unknown)).auroc
