@@ -406,7 +406,21 @@ def test_input_detectors_refuse_features(name, inputs, classifier, fitted):
         fitted[name].score(extract(classifier, inputs[0]))
 
 
-@pytest.mark.parametrize("name", ["ViM", "fDBD", "NCI", "ReAct", "ASH", "SCALE", "DICE"])
+head_detectors = pytest.mark.parametrize("name", ["ViM", "fDBD", "NCI", "ReAct", "ASH", "SCALE", "DICE"])
+
+
+@head_detectors
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_head_detectors_refuse_weights_that_are_not_finite(name, bad, inputs, classifier):
+    train = extract(classifier, inputs[:2], show_progress=False)
+    for part in (0, 1):
+        head = [tensor.numpy().copy() for tensor in train.head]
+        head[part][0] = bad
+        with pytest.raises(DataError, match="weights of the last layer are not finite"):
+            quick(name).fit_features(Features(train.f, train.logits, train.labels, head=head))
+
+
+@head_detectors
 def test_head_detectors_say_that_they_need_the_last_layer(name):
     with pytest.raises(DataError, match="needs the weights of the last layer"):
         quick(name).fit_features(Features(torch.randn(12, 4), 9 * torch.eye(3).repeat(4, 1), torch.arange(12) % 3))

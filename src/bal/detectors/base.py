@@ -294,6 +294,8 @@ class HeadDetector(FeatureDetector):
                 f"{type(self).__name__} needs the weights of the last layer; fit(classifier, train), or "
                 "give Features(..., head=(W, b))"
             )
+        if not all(torch.isfinite(part).all() for part in features.head):
+            raise DataError("the weights of the last layer are not finite; check the classifier for NaN and Inf")
         self.W_, self.b_ = features.head
 
 
