@@ -446,6 +446,21 @@ def test_a_threshold_that_would_reject_everything_is_refused(inputs, fitted, nam
     fitted["energy"].predict(inputs[0], threshold=0.5)
 
 
+@pytest.mark.parametrize("name", ["energy", "BAL"])
+@pytest.mark.parametrize("threshold", ["a", "-3", [1.0, 2.0], np.array([-1.0, -2.0]), np.zeros(240), True, 1j, {}, 10**400])
+def test_a_threshold_that_is_no_single_number_is_refused(inputs, fitted, name, threshold):
+    with pytest.raises(DataError, match="must be a single number"):
+        fitted[name].predict(inputs[0], threshold=threshold)
+    with pytest.raises(DataError, match="must be a single number"):
+        fitted[name].decide(fitted[name].scored(inputs[0]), threshold=threshold)
+
+
+@pytest.mark.parametrize("kind", [int, np.float32, np.array, torch.tensor])
+def test_a_threshold_may_be_any_kind_of_number(inputs, fitted, kind):
+    expected = fitted["energy"].predict(inputs[0], threshold=7.0).label
+    assert np.array_equal(fitted["energy"].predict(inputs[0], threshold=kind(7.0)).label, expected)
+
+
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
@@ -545,6 +560,15 @@ def test_a_plain_module_is_wrapped(inputs, classifier):
     known, labels, _ = inputs
     by_module = quick("energy").fit(classifier.model, (known, labels), show_progress=False)
     assert np.array_equal(by_module.score(known), quick("energy").fit(classifier, (known, labels)).score(known))
+
+
+@feature_detectors
+def test_features_may_be_fitted_with_a_plain_module_to_read_inputs_by(name, inputs, classifier, fitted):
+    features = extract(classifier, inputs[:2], show_progress=False)
+    detector = quick(name).fit_features(features, classifier=classifier.model)
+    assert np.array_equal(detector.score(inputs[0]), fitted[name].score(inputs[0]))
+    with pytest.raises(BalError, match="must be a torch"):
+        detector.fit_features(features, classifier="resnet")
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("mahalanobis+", "Mahalanobis"), ("knnn", "kNN"), ("max softmax", "max-softmax")])

@@ -95,6 +95,7 @@ class Detector(ABC):
 
     def decide(self, rows: Scored, *, threshold: float | None = None) -> Prediction:
         """The answer for rows that are scored already."""
+        self._check_threshold(threshold)
         chosen = self.thresholds(rows.predicted) if threshold is None else np.asarray(threshold)
         accepted = rows.valid & (rows.score >= chosen)
         return Prediction(
@@ -180,7 +181,12 @@ class Detector(ABC):
         """Make the modules that ``load_state`` fills, for detectors that have any."""
 
     def _check_threshold(self, threshold: float | None) -> None:
-        if threshold is None or (threshold == threshold and not (self.log_probability and threshold > 0)):  # noqa: PLR0124 - NaN
+        if threshold is None:
+            return
+        number = np.asarray(threshold)
+        if number.ndim or number.dtype.kind not in "iuf":
+            raise DataError(f"the threshold must be a single number, got {threshold!r}; calibrate(per_class=True) makes several")
+        if not np.isnan(number) and not (self.log_probability and number > 0):
             return
         scale = "log(p), at most 0: for a confidence of 0.6 give math.log(0.6)" if self.log_probability else "of score()"
         raise DataError(f"the threshold {threshold} would reject everything; give a number on the scale {scale}")
@@ -227,13 +233,14 @@ class FeatureDetector(Detector):
         features = extract(classifier, data, cache=cache, show_progress=show_progress)
         return self.fit_features(features, classifier=classifier)
 
-    def fit_features(self, features: Features, *, classifier: Classifier | None = None) -> Self:
+    def fit_features(self, features: Features, *, classifier: Classifier | nn.Module | None = None) -> Self:
         """Learn from labelled ID features; with ``classifier``, inputs can be scored too."""
         return self._fit_by(self._fit, features, classifier)
 
-    def _fit_by(self, fit: Fit, features: Features, classifier: Classifier | None) -> Self:
+    def _fit_by(self, fit: Fit, features: Features, classifier: Classifier | nn.Module | None) -> Self:
         """The steps of every fit round ``fit`` itself, which may have been given more arguments."""
         usable = learnable_rows(features)
+        classifier = None if classifier is None else as_classifier(classifier)
         self._forget()
         self._take_head(features)
         fit(usable.f, usable.logits, usable.known_labels)
