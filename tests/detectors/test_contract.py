@@ -15,12 +15,14 @@ from typing import get_args, get_type_hints
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save, save_file
 from torch import nn
 
 from bal.backbones import Classifier, ClassifierTraining
+from bal.bundles import write_bundle
 from bal.calibration import conformal_threshold, rows_needed
 from bal.detectors import DETECTORS, KNN, Detector, FeatureDetector, load, make_detector
+from bal.detectors.files import describe
 from bal.detectors.registry import detector_class
 from bal.discrimination import GANTraining
 from bal.errors import BalError, BalWarning, CalibrationError, DataError, NotFittedError, SettingsError, ShapeError, StorageError
@@ -314,6 +316,43 @@ def test_state_is_tensors_and_holds_no_row_of_another_fit(name, fitted):
     state = fitted[name].state()
     assert all(isinstance(value, torch.Tensor) for value in state.values())
     assert {"sizes", "threshold_", "ranks_"} <= state.keys()
+
+
+@every_detector
+@pytest.mark.filterwarnings("ignore:Initializing zero-element")  # an auto-encoder of inputs that are not known
+def test_a_file_that_lacks_a_tensor_is_refused_when_it_is_loaded_or_does_without(name, inputs, classifier, fitted, tmp_path):
+    """Fault 11: the digests are right, so only the content can tell."""
+    detector = copy.deepcopy(fitted[name]).calibrate(inputs[0], false_alarm=0.1, per_class=True)
+    state, manifest, scores = detector.state(), describe(detector), detector.score(inputs[0])
+    modules = {key.partition(".")[0] + "." for key in state if "." in key}
+    refused = set()
+    for missing in [*state, *modules]:
+        rest = {key: tensor for key, tensor in state.items() if key != missing and not (missing[-1] == "." and missing in key)}
+        write_bundle(tmp_path / "d.bal", manifest, {"tensors.safetensors": save(rest)})
+        try:
+            other = load(tmp_path / "d.bal", classifier)
+        except StorageError:
+            refused.add(missing)
+        else:
+            assert other.predict(inputs[0]).score.tobytes() == scores.tobytes(), missing
+    assert {"sizes", "threshold_", "ranks_", "calibration_rows", "calibration_scores", *modules} <= refused
+
+
+def test_a_file_whose_tensors_are_not_what_they_should_be_is_refused(inputs, classifier, fitted, tmp_path):
+    """Fault 11."""
+    detector = copy.deepcopy(fitted["Mahalanobis"]).calibrate(inputs[0], false_alarm=0.1, per_class=True)
+    state, manifest, nan = detector.state(), describe(detector), torch.tensor(torch.nan)
+    reserved = ("calibration_", "classifier_", "sizes_", "spec_", "class_names_", "belongs_to_", "__class__", "__dict__", "x.y")
+    changes = [{key: torch.zeros(1)} for key in reserved]
+    changes += [{key: torch.zeros(0)} for key in ("threshold_", "ranks_", "means_", "factor_", "sizes")]
+    changes += [{"threshold_": nan}, {"ranks_": nan.expand(1001)}, {"threshold_": torch.zeros(2)}, {"means_": torch.zeros(3, 4)}]
+    changes += [{"false_alarm": torch.tensor(2.0)}, {"calibration_scores": nan.expand(240)}]
+    changes += [{"calibration_rows": torch.tensor([120, 120])}, {"calibration_rows": torch.tensor([1])}]
+    for change in changes:
+        tensors = {key: tensor.contiguous() for key, tensor in {**state, **change}.items()}
+        write_bundle(tmp_path / "d.bal", manifest, {"tensors.safetensors": save(tensors)})
+        with pytest.raises(StorageError):
+            load(tmp_path / "d.bal", classifier)
 
 
 @every_detector

@@ -183,6 +183,16 @@ def test_a_manifest_that_lies_under_a_right_seal_is_refused(detector, tiny_class
         bal.load(tmp_path / "d", tiny_classifier)
 
 
+@pytest.mark.parametrize("part", ["detector", "settings", "classifier"])
+def test_a_manifest_that_lacks_a_part_is_refused_with_and_without_a_classifier(detector, tiny_classifier, tmp_path, part):
+    """Fault 11."""
+    manifest = {name: value for name, value in describe(detector).items() if name != part}
+    write_bundle(tmp_path / "d", manifest, {"tensors.safetensors": save(detector.state())})
+    for classifier in (None, tiny_classifier):
+        with pytest.raises(StorageError, match=rf"d holds no detector that can be rebuilt \('{part}'\); save it again"):
+            bal.load(tmp_path / "d", classifier)
+
+
 def test_tensors_that_lie_in_their_own_header_are_refused(detector, tmp_path):
     """Fault 11: the digest is that of the damaged part, so only the header can tell."""
     content = bytearray(__import__("safetensors.torch").torch.save(detector.state()))

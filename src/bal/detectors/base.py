@@ -24,7 +24,7 @@ from bal.calibration import Calibration, refuse_rows
 from bal.data import Batches, Data, stack
 from bal.detectors.prediction import OOD, Prediction
 from bal.detectors.rows import check_labels, learnable_rows, some_rows, warn_of_lost_rows
-from bal.errors import DataError, NotFittedError, ShapeError
+from bal.errors import DataError, NotFittedError, ShapeError, StorageError
 from bal.features import Cache, Features, InputSpec, extract, finite_rows
 
 Fit = Callable[[Tensor, Tensor, Tensor], None]
@@ -157,18 +157,33 @@ class Detector(ABC):
         self.sizes_ = (dim, classes)
         self.spec_, self.calibration_ = InputSpec.from_state(state), Calibration.from_state(state)
         self._build(dim, classes)
-        modules: dict[str, dict[str, Tensor]] = {}
+        modules: dict[str, dict[str, Tensor]] = {
+            name: {} for name, value in vars(self).items() if name.endswith("_") and isinstance(value, nn.Module)
+        }
         for name, tensor in state.items():
             owner, _, key = name.partition(".")
             if key:
-                modules.setdefault(owner, {})[key] = tensor
+                modules[owner][key] = tensor
             elif name.endswith("_"):
+                if not isinstance(getattr(self, name, tensor), Tensor):
+                    raise StorageError(f"a tensor of the state is called {name}, which is no tensor; save the detector again")
                 setattr(self, name, tensor)
         for owner, tensors in modules.items():
             module: nn.Module = getattr(self, owner)
             module.load_state_dict(tensors)
             module.eval()
+        self._try_out()
         return self
+
+    def _try_out(self) -> None:
+        """Refuse a state that could not answer; whatever is missing is an error here and not at the first answer."""
+        _, classes = self.sizes_ or (0, 0)
+        if self.threshold_.shape not in ((), (classes,)) or self.ranks_.ndim != 1 or not len(self.ranks_):
+            raise StorageError("the thresholds or the ranks of the state have another shape; save the detector again")
+        if not torch.isfinite(self.threshold_).all() or not torch.isfinite(self.ranks_).all():
+            raise StorageError("the thresholds or the ranks of the state are not finite; save the detector again")
+        if self.calibration_ is not None and len(self.calibration_.groups) not in (1, classes):
+            raise StorageError(f"the state was calibrated for other than {classes} classes; save the detector again")
 
     def replica(self, classifier: Classifier) -> Self:
         """The same detector for another thread: on a replica of its classifier, and with modules of its own on shared tensors."""
@@ -279,6 +294,11 @@ class FeatureDetector(Detector):
                     f"{name} must be (N, {expected}), got {tuple(came.shape)}; was the detector fitted on another layer?"
                 )
         return data
+
+    def _try_out(self) -> None:
+        super()._try_out()
+        dim, classes = self.sizes_ or (0, 0)
+        self.predict(Features(torch.zeros(1, dim), torch.zeros(1, classes)))
 
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         """Learn from finite rows (N, m), (N, classes) and their labels (N,)."""

@@ -21,7 +21,7 @@ from bal.backbones import Classifier, as_classifier
 from bal.bundles import Manifest, read_bundle, write_bundle
 from bal.detectors.base import Detector
 from bal.detectors.registry import detector_class, detector_name
-from bal.errors import BalError, DataError, StorageError
+from bal.errors import BalError, DataError, NotFittedError, StorageError
 from bal.storage import load_tensors
 
 SCHEMA = 2
@@ -72,8 +72,9 @@ def load(path: str | Path, classifier: Classifier | nn.Module | None = None) -> 
     classifier = None if classifier is None else as_classifier(classifier)
     manifest, tensors = read(path)
     try:
-        if classifier is not None and manifest["classifier"] is not None:
-            check_belongs(path, manifest["classifier"], classifier)
+        mark = manifest["classifier"]
+        if classifier is not None and mark is not None:
+            check_belongs(path, mark, classifier)
         detector: Detector = from_settings(detector_class(manifest["detector"]), manifest["settings"])
         detector.load_state(tensors, classifier)
     except UnknownSettingError as error:
@@ -81,13 +82,13 @@ def load(path: str | Path, classifier: Classifier | nn.Module | None = None) -> 
             f"{path}, written by bal {manifest.get('versions', {}).get('bal')}, does not hold the setting {error}, and what was "
             "done without it is not known here; read it by that version, or fit again"
         ) from error
-    except BalError:
+    except (StorageError, NotFittedError):
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (BalError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise StorageError(f"{path} holds no detector that can be rebuilt ({error}); save it again") from error
     names = manifest.get("class_names")
     detector.class_names_ = None if names is None else checked_names(detector, names)
-    detector.belongs_to_ = manifest["classifier"]
+    detector.belongs_to_ = mark
     return detector
 
 
@@ -109,8 +110,8 @@ def from_schema_1(path: Path, settings: Manifest) -> Manifest:
     """The manifest that a file of schema 1 would have."""
     if settings.get("schema") != 1:
         raise StorageError(f"{path} is no detector of schema 1, though a single file; give what detector.save() wrote")
-    mark = settings["classifier"]
-    return {**settings, "versions": {"bal": settings["bal"]}, "classifier": None if mark is None else {"fingerprint": mark}}
+    mark = settings.get("classifier")
+    return {**settings, "versions": {"bal": settings.get("bal")}, "classifier": None if mark is None else {"fingerprint": mark}}
 
 
 def describe(detector: Detector) -> Manifest:

@@ -172,6 +172,10 @@ class GeneralizedODIN(TrainedDetector[DecomposedHead]):
             chosen = max(self.GRID, key=lambda e: self._max_h(step_towards(self._max_h, probe, e)).mean().item())
         self.epsilon_ = torch.tensor(chosen, dtype=torch.float64)
 
+    def _try_out(self) -> None:
+        super()._try_out()
+        self.epsilon_.item()
+
     def _max_h(self, x: Tensor) -> Tensor:
         return self.head().h(self._forward(x)[0]).max(1).values
 
