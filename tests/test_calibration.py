@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -19,7 +20,7 @@ from bal.calibration import (
     rejected_rank,
     rows_needed,
 )
-from bal.errors import CalibrationError, SettingsError
+from bal.errors import BalError, CalibrationError, SettingsError
 
 ALPHAS = (0.01, 0.05, 0.1)
 DRAWS = 2000
@@ -217,6 +218,29 @@ def test_a_calibration_is_its_tensors(per_class, rng):
     assert after.p_values(new, which).tobytes() == before.p_values(new, which).tobytes()
     assert after.threshold().tobytes() == before.threshold().tobytes()
     assert Calibration.from_state({}) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"false_alarm": torch.tensor(2.0)},
+        {"false_alarm": torch.tensor(torch.nan)},
+        {"false_alarm": torch.tensor(0.001)},
+        {"calibration_scores": torch.full((300,), torch.nan)},
+        {"calibration_scores": torch.zeros(0), "calibration_rows": torch.tensor([0])},
+    ],
+)
+def test_tensors_that_no_calibration_gives_are_refused(change, rng):
+    state = Calibration.of(rng.standard_normal(300), np.zeros(300), classes=3, false_alarm=0.05).state()
+    with pytest.raises(BalError):
+        Calibration.from_state({**state, **change})
+
+
+def test_scores_in_another_order_are_the_same_calibration(rng):
+    before = Calibration.of(rng.standard_normal(300), np.zeros(300), classes=3, false_alarm=0.05)
+    state = before.state()
+    after = Calibration.from_state({**state, "calibration_scores": state["calibration_scores"].flip(0)})
+    assert np.array_equal(after.p_values(np.arange(3.0), np.zeros(3)), before.p_values(np.arange(3.0), np.zeros(3)))
 
 
 def test_a_rate_means_the_decimal_number_that_was_typed():

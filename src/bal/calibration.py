@@ -230,11 +230,13 @@ class Calibration:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Tensor]) -> Self | None:
-        """The inverse of :meth:`state`; None where there is none."""
+        """The inverse of :meth:`state`; None where there is none. What could not have been calibrated is refused."""
         if "false_alarm" not in state:
             return None
         groups = state["calibration_scores"].split(state["calibration_rows"].tolist())
-        return cls(state["false_alarm"].item(), tuple(rows.numpy() for rows in groups))
+        found = cls(state["false_alarm"].item(), tuple(np.sort(rows.numpy()) for rows in groups))
+        found.threshold()
+        return found
 
 
 def check_alpha(alpha: float) -> None:

@@ -54,3 +54,10 @@ def test_batches_of_one_row_that_were_asked_for_are_kept():
     data = torch.randn(3, 4), torch.arange(3)
     train_classifier(model, data, ClassifierTraining(epochs=1, batch_size=1), generator=make_generator(0))
     assert seen == [1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_inputs_are_given_in_the_precision_of_the_network(dtype):
+    model, data = torch.nn.Linear(4, 3).to(torch.bfloat16), (torch.randn(12, 4).to(dtype), torch.arange(12) % 3)
+    train_classifier(model, data, ClassifierTraining(epochs=1, batch_size=4), generator=make_generator(0))
+    assert model.weight.dtype == torch.bfloat16

@@ -1,11 +1,12 @@
 import io
+import warnings
 from collections import UserDict
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from bal.data import Batches, to_input
 from bal.data.images import decode
@@ -86,6 +87,55 @@ def test_three_dimensional_floats_are_sequences_and_get_no_channel():
 def test_what_cannot_be_read_is_refused_with_the_way_out(data, error, words):
     with pytest.raises(error, match=words):
         stacked(data)
+
+
+class Rows(Dataset):
+    """A Dataset of given rows; without them, one that does not know how many it has."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, row):
+        return self.rows[row]
+
+
+class Counted(Rows):
+    def __len__(self):
+        return len(self.rows)
+
+
+RAGGED = [torch.zeros(2), torch.zeros(3)]
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "words"),
+    [
+        (Rows(RAGGED), DataError, "Rows without __len__"),
+        (Counted(RAGGED), ShapeError, "do not make a batch.*equal size"),
+        (Counted([(RAGGED[0], 0), (RAGGED[0],)]), ShapeError, "do not make a batch"),
+        (Counted([None, None]), ShapeError, "do not make a batch.*NoneType"),
+    ],
+)
+def test_a_dataset_whose_rows_make_no_batch_is_refused(data, error, words):
+    with pytest.raises(error, match=words):
+        stacked(data)
+
+
+def nested():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch: they may change
+        return torch.nested.nested_tensor(RAGGED)
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [(nested, "nested"), (lambda: torch.eye(4).to_sparse(), "sparse"), (lambda: torch.eye(4, device="meta"), "meta")],
+)
+def test_tensors_that_are_not_plain_are_refused(make, word):
+    tensor = make()
+    for data in (tensor, (tensor, C[:4]), DataLoader([tensor], batch_size=None)):
+        with pytest.raises(ShapeError, match=f"plain tensor with its content, got a .*{word}"):
+            list(Batches(data))
 
 
 class Table:

@@ -15,12 +15,14 @@ from typing import get_args, get_type_hints
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save, save_file
 from torch import nn
 
 from bal.backbones import Classifier, ClassifierTraining
+from bal.bundles import write_bundle
 from bal.calibration import conformal_threshold, rows_needed
 from bal.detectors import DETECTORS, KNN, Detector, FeatureDetector, load, make_detector
+from bal.detectors.files import describe
 from bal.detectors.registry import detector_class
 from bal.discrimination import GANTraining
 from bal.errors import BalError, BalWarning, CalibrationError, DataError, NotFittedError, SettingsError, ShapeError, StorageError
@@ -114,6 +116,18 @@ def test_model_and_inputs_may_be_on_a_gpu(name, inputs, classifier, fitted):
     there = Classifier(copy.deepcopy(classifier.model).to(GPUS[0]))
     detector = quick(name).fit(there, (known, labels), show_progress=False).calibrate(known, false_alarm=0.1)
     assert evaluate(detector.score(known), detector.score(unknown)).auroc > 0.95
+
+
+@every_detector
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_the_network_and_the_inputs_may_have_any_precision(name, dtype, inputs, classifier, tmp_path):
+    known, labels, unknown = inputs
+    model = copy.deepcopy(classifier.model).to(dtype)
+    detector = quick(name).fit(model, (known.to(dtype), labels), show_progress=False)
+    detector.save(tmp_path / "d")
+    for one in (detector, load(tmp_path / "d", model)):
+        assert evaluate(one.score(known), one.score(unknown)).auroc > 0.95
+    assert {parameter.dtype for parameter in model.parameters()} == {dtype}, "the user's own network stays as it is"
 
 
 @every_detector
@@ -305,6 +319,43 @@ def test_state_is_tensors_and_holds_no_row_of_another_fit(name, fitted):
 
 
 @every_detector
+@pytest.mark.filterwarnings("ignore:Initializing zero-element")  # an auto-encoder of inputs that are not known
+def test_a_file_that_lacks_a_tensor_is_refused_when_it_is_loaded_or_does_without(name, inputs, classifier, fitted, tmp_path):
+    """Fault 11: the digests are right, so only the content can tell."""
+    detector = copy.deepcopy(fitted[name]).calibrate(inputs[0], false_alarm=0.1, per_class=True)
+    state, manifest, scores = detector.state(), describe(detector), detector.score(inputs[0])
+    modules = {key.partition(".")[0] + "." for key in state if "." in key}
+    refused = set()
+    for missing in [*state, *modules]:
+        rest = {key: tensor for key, tensor in state.items() if key != missing and not (missing[-1] == "." and missing in key)}
+        write_bundle(tmp_path / "d.bal", manifest, {"tensors.safetensors": save(rest)})
+        try:
+            other = load(tmp_path / "d.bal", classifier)
+        except StorageError:
+            refused.add(missing)
+        else:
+            assert other.predict(inputs[0]).score.tobytes() == scores.tobytes(), missing
+    assert {"sizes", "threshold_", "ranks_", "calibration_rows", "calibration_scores", *modules} <= refused
+
+
+def test_a_file_whose_tensors_are_not_what_they_should_be_is_refused(inputs, classifier, fitted, tmp_path):
+    """Fault 11."""
+    detector = copy.deepcopy(fitted["Mahalanobis"]).calibrate(inputs[0], false_alarm=0.1, per_class=True)
+    state, manifest, nan = detector.state(), describe(detector), torch.tensor(torch.nan)
+    reserved = ("calibration_", "classifier_", "sizes_", "spec_", "class_names_", "belongs_to_", "__class__", "__dict__", "x.y")
+    changes = [{key: torch.zeros(1)} for key in reserved]
+    changes += [{key: torch.zeros(0)} for key in ("threshold_", "ranks_", "means_", "factor_", "sizes")]
+    changes += [{"threshold_": nan}, {"ranks_": nan.expand(1001)}, {"threshold_": torch.zeros(2)}, {"means_": torch.zeros(3, 4)}]
+    changes += [{"false_alarm": torch.tensor(2.0)}, {"calibration_scores": nan.expand(240)}]
+    changes += [{"calibration_rows": torch.tensor([120, 120])}, {"calibration_rows": torch.tensor([1])}]
+    for change in changes:
+        tensors = {key: tensor.contiguous() for key, tensor in {**state, **change}.items()}
+        write_bundle(tmp_path / "d.bal", manifest, {"tensors.safetensors": save(tensors)})
+        with pytest.raises(StorageError):
+            load(tmp_path / "d.bal", classifier)
+
+
+@every_detector
 def test_unfitted_use_is_refused(name, inputs):
     with pytest.raises(NotFittedError, match="not fitted"):
         quick(name).score(inputs[0])
@@ -394,7 +445,21 @@ def test_input_detectors_refuse_features(name, inputs, classifier, fitted):
         fitted[name].score(extract(classifier, inputs[0]))
 
 
-@pytest.mark.parametrize("name", ["ViM", "fDBD", "NCI", "ReAct", "ASH", "SCALE", "DICE"])
+head_detectors = pytest.mark.parametrize("name", ["ViM", "fDBD", "NCI", "ReAct", "ASH", "SCALE", "DICE"])
+
+
+@head_detectors
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_head_detectors_refuse_weights_that_are_not_finite(name, bad, inputs, classifier):
+    train = extract(classifier, inputs[:2], show_progress=False)
+    for part in (0, 1):
+        head = [tensor.numpy().copy() for tensor in train.head]
+        head[part][0] = bad
+        with pytest.raises(DataError, match="weights of the last layer are not finite"):
+            quick(name).fit_features(Features(train.f, train.logits, train.labels, head=head))
+
+
+@head_detectors
 def test_head_detectors_say_that_they_need_the_last_layer(name):
     with pytest.raises(DataError, match="needs the weights of the last layer"):
         quick(name).fit_features(Features(torch.randn(12, 4), 9 * torch.eye(3).repeat(4, 1), torch.arange(12) % 3))
@@ -418,6 +483,21 @@ def test_a_threshold_that_would_reject_everything_is_refused(inputs, fitted, nam
     with pytest.raises(DataError, match="would reject everything"):
         fitted[name].predict(inputs[0], threshold=threshold)
     fitted["energy"].predict(inputs[0], threshold=0.5)
+
+
+@pytest.mark.parametrize("name", ["energy", "BAL"])
+@pytest.mark.parametrize("threshold", ["a", "-3", [1.0, 2.0], np.array([-1.0, -2.0]), np.zeros(240), True, 1j, {}, 10**400])
+def test_a_threshold_that_is_no_single_number_is_refused(inputs, fitted, name, threshold):
+    with pytest.raises(DataError, match="must be a single number"):
+        fitted[name].predict(inputs[0], threshold=threshold)
+    with pytest.raises(DataError, match="must be a single number"):
+        fitted[name].decide(fitted[name].scored(inputs[0]), threshold=threshold)
+
+
+@pytest.mark.parametrize("kind", [int, np.float32, np.array, torch.tensor])
+def test_a_threshold_may_be_any_kind_of_number(inputs, fitted, kind):
+    expected = fitted["energy"].predict(inputs[0], threshold=7.0).label
+    assert np.array_equal(fitted["energy"].predict(inputs[0], threshold=kind(7.0)).label, expected)
 
 
 @pytest.mark.parametrize(
@@ -519,6 +599,15 @@ def test_a_plain_module_is_wrapped(inputs, classifier):
     known, labels, _ = inputs
     by_module = quick("energy").fit(classifier.model, (known, labels), show_progress=False)
     assert np.array_equal(by_module.score(known), quick("energy").fit(classifier, (known, labels)).score(known))
+
+
+@feature_detectors
+def test_features_may_be_fitted_with_a_plain_module_to_read_inputs_by(name, inputs, classifier, fitted):
+    features = extract(classifier, inputs[:2], show_progress=False)
+    detector = quick(name).fit_features(features, classifier=classifier.model)
+    assert np.array_equal(detector.score(inputs[0]), fitted[name].score(inputs[0]))
+    with pytest.raises(BalError, match="must be a torch"):
+        detector.fit_features(features, classifier="resnet")
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("mahalanobis+", "Mahalanobis"), ("knnn", "kNN"), ("max softmax", "max-softmax")])

@@ -79,6 +79,53 @@ def test_another_classifier_or_preprocessing_is_refused(detector, tiny_model, tm
         bal.load(tmp_path / "d", bal.Classifier(tiny_model, preprocess=nn.Sigmoid()))
 
 
+class Scale(nn.Module):
+    """A preprocessing whose number is no tensor and is not told by repr."""
+
+    def __init__(self, by):
+        super().__init__()
+        self.by = by
+
+    def forward(self, x):
+        return x * self.by
+
+
+def test_a_classifier_of_the_same_weights_that_behaves_differently_is_refused(tiny_model, tiny_images, tmp_path):
+    """Fault 16: fitted with a ReLU and loaded beside a Tanh, or with another scale of the inputs."""
+    fitted = bal.Classifier(tiny_model, preprocess=Scale(1.0))
+    make_detector("Mahalanobis").fit(fitted, tiny_images, show_progress=False).save(tmp_path / "d")
+    bal.load(tmp_path / "d").save(tmp_path / "again")  # for features alone: the mark stays on
+    other = nn.Sequential(*(nn.Tanh() if isinstance(layer, nn.ReLU) else layer for layer in tiny_model))
+    for path in (tmp_path / "d", tmp_path / "again"):
+        assert bal.load(path, bal.Classifier(tiny_model, preprocess=Scale(1.0))).classifier_ is not None
+        for wrong in (bal.Classifier(tiny_model, preprocess=Scale(255.0)), bal.Classifier(other, preprocess=Scale(1.0))):
+            with pytest.raises(StorageError, match=r"same weights that behaves differently.*load that one, or fit again"):
+                bal.load(path, wrong)
+
+
+def test_a_file_from_before_there_was_a_probe_is_read(detector, tiny_classifier, tmp_path):
+    manifest = describe(detector)
+    del manifest["classifier"]["probe"]
+    write_bundle(tmp_path / "d", manifest, {"tensors.safetensors": save(detector.state())})
+    assert bal.load(tmp_path / "d", tiny_classifier).classifier_ is tiny_classifier
+
+
+@pytest.mark.parametrize("probe", [5, "x", [["a"]], [[0.0]], {}])
+def test_a_probe_that_no_classifier_gave_is_refused(detector, tiny_classifier, tmp_path, probe):
+    manifest = describe(detector)
+    manifest["classifier"]["probe"] = probe
+    write_bundle(tmp_path / "d", manifest, {"tensors.safetensors": save(detector.state())})
+    with pytest.raises(StorageError):
+        bal.load(tmp_path / "d", tiny_classifier)
+
+
+def test_to_load_and_save_again_gives_the_same_bytes(detector, tiny_classifier, tmp_path):
+    detector.save(tmp_path / "a.bal")
+    bal.load(tmp_path / "a.bal", tiny_classifier).save(tmp_path / "b.bal")
+    bal.load(tmp_path / "a.bal").save(tmp_path / "c.bal")
+    assert len({(tmp_path / name).read_bytes() for name in ("a.bal", "b.bal", "c.bal")}) == 1
+
+
 def test_a_detector_loaded_without_its_classifier_still_knows_it(detector, tiny_model, tmp_path):
     """Fault 16: to load for features alone and save again must not wash the mark off."""
     detector.save(tmp_path / "d")
@@ -181,6 +228,16 @@ def test_a_manifest_that_lies_under_a_right_seal_is_refused(detector, tiny_class
     write_bundle(tmp_path / "d", manifest, {"tensors.safetensors": save(detector.state())})
     with pytest.raises(bal.errors.BalError):
         bal.load(tmp_path / "d", tiny_classifier)
+
+
+@pytest.mark.parametrize("part", ["detector", "settings", "classifier"])
+def test_a_manifest_that_lacks_a_part_is_refused_with_and_without_a_classifier(detector, tiny_classifier, tmp_path, part):
+    """Fault 11."""
+    manifest = {name: value for name, value in describe(detector).items() if name != part}
+    write_bundle(tmp_path / "d", manifest, {"tensors.safetensors": save(detector.state())})
+    for classifier in (None, tiny_classifier):
+        with pytest.raises(StorageError, match=rf"d holds no detector that can be rebuilt \('{part}'\); save it again"):
+            bal.load(tmp_path / "d", classifier)
 
 
 def test_tensors_that_lie_in_their_own_header_are_refused(detector, tmp_path):

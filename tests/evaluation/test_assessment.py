@@ -25,3 +25,6 @@ def test_labels_are_not_needed_but_must_fit(blobs, outliers):
     assert assess(detector, blobs, None, []).accuracy is None
     with pytest.raises(DataError, match="one label for each row"):
         assess(detector, blobs, np.zeros(3), [])
+    for labels in (blobs.labels.numpy() + 1, blobs.labels.numpy() - 1, np.full(300, 7)):
+        with pytest.raises(DataError, match="labels of the test data must be 0 to 2, the classifier's outputs"):
+            assess(detector, blobs, labels, [])

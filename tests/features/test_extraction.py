@@ -115,6 +115,40 @@ def test_features_may_be_given_as_arrays_of_any_precision():
     assert not features.logits.requires_grad
 
 
+@pytest.mark.parametrize(
+    "kind", [lambda part: part.numpy(), lambda part: part.double().requires_grad_(), lambda part: part.tolist()]
+)
+def test_the_head_may_be_given_as_arrays_of_any_precision(kind):
+    W, b = torch.randn(2, 4), torch.randn(2)
+    features = Features(torch.zeros(3, 4), torch.zeros(3, 2), head=(kind(W), kind(b)))
+    assert torch.equal(features.head[0], W)
+    assert torch.equal(features.head[1], b)
+    assert not features.head[0].requires_grad
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ((torch.zeros(4, 2), torch.zeros(2)), r"W \(2, 4\) and b \(2,\).*got \(4, 2\) and \(2,\)"),
+        ((torch.zeros(2, 4), torch.zeros(2, 1)), r"got \(2, 4\) and \(2, 1\)"),
+        ((torch.zeros(2, 4), 0.0), r"got \(2, 4\) and \(\)"),
+        ((torch.zeros(2, 4), None), "expected numbers"),
+        ((torch.zeros(2, 4),), "the pair"),
+        (torch.zeros(2, 4), "the pair"),
+        (5, "the pair"),
+    ],
+)
+def test_a_head_that_is_not_that_of_the_features_is_refused(head, words):
+    with pytest.raises(ShapeError, match=words):
+        Features(torch.zeros(3, 4), torch.zeros(3, 2), head=head)
+
+
+@pytest.mark.parametrize(("m", "classes"), [(0, 2), (4, 0)])
+def test_features_and_logits_without_a_column_are_refused(m, classes):
+    with pytest.raises(ShapeError, match=r"at least one column, got \(3, \d\)"):
+        Features(torch.zeros(3, m), torch.zeros(3, classes))
+
+
 def test_features_given_on_a_gpu_are_kept_on_the_cpu():
     with FakeTensorMode():  # tensors without content, on any device
         f, logits, labels = torch.empty(3, 4), torch.empty(3, 2), torch.empty(3, dtype=torch.int32)

@@ -37,6 +37,12 @@ def test_the_gaussian_sampler_draws_from_the_class_gaussians_when_it_has_one_can
     torch.testing.assert_close(offset.std(0), torch.tensor([1.0, 2.0, 0.5, 1.5]), atol=0.08, rtol=0)
 
 
+def test_features_that_do_not_vary_within_their_class_are_drawn_at_its_mean(generator):
+    f, c = torch.eye(3, 4).repeat(5, 1), torch.arange(15) % 3
+    f_hat, c_hat = Gaussian().fit(f, c).sample(f, c, classes=3, generator=generator)
+    torch.testing.assert_close(f_hat, torch.eye(3, 4)[c_hat])
+
+
 def test_more_candidates_mean_lower_density(pairs, generator):
     f, c = pairs
     lengths = []

@@ -191,6 +191,11 @@ def named_tensors(module: nn.Module, prefix: str) -> Iterator[tuple[str, Tensor]
         yield f"{prefix}.{name}", tensor
 
 
+def like(x: Tensor, parameter: Tensor) -> Tensor:
+    """Inputs on the device of a parameter and, if they are real numbers, in its precision."""
+    return x.to(parameter.device, parameter.dtype if x.is_floating_point() else x.dtype)
+
+
 def same_rows(a: Tensor, b: Tensor) -> bool:
     """Whether finite rows of two outputs agree, up to rounding."""
     finite = torch.isfinite(a).all(1) & torch.isfinite(b).all(1)

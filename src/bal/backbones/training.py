@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bal.backbones.classifier import like
 from bal.data import Data, stack
 from bal.data.batches import split_rows
 from bal.progress import progress_bar
@@ -46,14 +47,14 @@ def train_classifier(
     batches = len(split_rows(c, settings.batch_size))
     optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.epochs * batches)
-    device = next(model.parameters()).device
+    weight = next(model.parameters())
     losses = []
     model.train()
     with seeded(generator), progress_bar("classifier", settings.epochs * batches, show=show_progress) as advance:
         for _ in range(settings.epochs):
             total = 0.0
             for rows in split_rows(torch.randperm(len(x), generator=generator), settings.batch_size):
-                loss = loss_function(model(x[rows].to(device)), c[rows].to(device))
+                loss = loss_function(model(like(x[rows], weight)), c[rows].to(weight.device))
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()

@@ -46,12 +46,20 @@ def to_input(values: Any) -> Tensor:
 def to_tensor(values: Any) -> Tensor:
     """A tensor that shares memory with the array where it can; anything that is not numeric is refused."""
     if isinstance(values, Tensor):
-        return values
+        return dense(values)
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise ShapeError(f"expected numbers, got an array of dtype {array.dtype}; convert images to uint8 or float32 first")
     native = array.dtype.newbyteorder("=") if array.dtype.itemsize <= 8 else np.dtype(np.float64)
     return torch.from_numpy(np.require(array, native, ["C", "W"]))
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """The tensor itself, if it is a plain one with content; sparse, nested and meta tensors are refused."""
+    if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
+        kind = "nested" if tensor.is_nested else "meta" if tensor.is_meta else tensor.layout
+        raise ShapeError(f"expected a plain tensor with its content, got a {kind} one; convert it, as to_dense() does")
+    return tensor
 
 
 def to_labels(labels: Any, rows: int) -> Tensor:
@@ -77,6 +85,11 @@ class Batches:
     data: Data
     batch_size: int = 256
 
+    def __post_init__(self) -> None:
+        for part in self.data if isinstance(self.data, (tuple, list)) else (self.data,):
+            if isinstance(part, Tensor):
+                dense(part)
+
     @property
     def rows(self) -> int | None:
         """Number of rows, if known."""
@@ -86,9 +99,10 @@ class Batches:
         return len(data) if isinstance(data, Sized) else None
 
     def __iter__(self) -> Iterator[Batch]:
-        for x, c in self._pairs():
+        for values, c in self._pairs():
+            x = to_input(values)
             if len(x):
-                yield to_input(x), None if c is None else to_labels(c, len(x))
+                yield x, None if c is None else to_labels(c, len(x))
 
     def _pairs(self) -> Iterator[tuple[Any, Any]]:
         data = self.data
@@ -108,8 +122,21 @@ class Batches:
                 yield x[rows], None if c is None else c[rows]
 
     def _collated(self, dataset: Any) -> Iterator[Any]:
+        if not hasattr(dataset, "__len__"):
+            raise DataError(f"a {type(dataset).__name__} without __len__ has no rows to count; give it one, or a DataLoader")
         for start in range(0, len(dataset), self.batch_size):
-            yield default_collate([dataset[i] for i in range(start, min(start + self.batch_size, len(dataset)))])
+            yield collated([dataset[i] for i in range(start, min(start + self.batch_size, len(dataset)))])
+
+
+def collated(rows: list[Any]) -> Any:
+    """Rows of a Dataset as one batch."""
+    try:
+        return default_collate(rows)
+    except (RuntimeError, TypeError, ValueError, LookupError) as error:
+        raise ShapeError(
+            f"the rows of the Dataset do not make a batch: {error}. Give tensors or arrays of one shape, or a DataLoader with a "
+            "collate_fn of its own"
+        ) from error
 
 
 def is_table(data: Any) -> bool:

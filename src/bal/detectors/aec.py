@@ -70,7 +70,7 @@ class AEC(InputDetector):
 
     def error(self, x: Tensor) -> Tensor:
         """Mean |x - x'| of each input in grey levels, (N,)."""
-        flat = x.flatten(1).cpu()
+        flat = x.flatten(1).cpu().float()
         difference: Tensor = self.autoencoder_(flat) - flat
         return GREY_LEVELS * difference.abs().mean(1)
 

@@ -180,7 +180,7 @@ class BAL(FeatureDetector):
         self,
         features: Features,
         *,
-        classifier: Classifier | None = None,
+        classifier: Classifier | nn.Module | None = None,
         checkpoint: str | Path | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> Self:

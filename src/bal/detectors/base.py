@@ -6,7 +6,6 @@ network of its own.
 """
 
 import copy
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,9 +23,9 @@ from bal.backbones.classifier import named_tensors
 from bal.calibration import Calibration, refuse_rows
 from bal.data import Batches, Data, stack
 from bal.detectors.prediction import OOD, Prediction
-from bal.errors import BalWarning, DataError, NotFittedError, ShapeError
+from bal.detectors.rows import check_labels, learnable_rows, some_rows, warn_of_lost_rows
+from bal.errors import DataError, NotFittedError, ShapeError, StorageError
 from bal.features import Cache, Features, InputSpec, extract, finite_rows
-from bal.seeding import make_generator
 
 Fit = Callable[[Tensor, Tensor, Tensor], None]
 
@@ -96,6 +95,7 @@ class Detector(ABC):
 
     def decide(self, rows: Scored, *, threshold: float | None = None) -> Prediction:
         """The answer for rows that are scored already."""
+        self._check_threshold(threshold)
         chosen = self.thresholds(rows.predicted) if threshold is None else np.asarray(threshold)
         accepted = rows.valid & (rows.score >= chosen)
         return Prediction(
@@ -157,18 +157,33 @@ class Detector(ABC):
         self.sizes_ = (dim, classes)
         self.spec_, self.calibration_ = InputSpec.from_state(state), Calibration.from_state(state)
         self._build(dim, classes)
-        modules: dict[str, dict[str, Tensor]] = {}
+        modules: dict[str, dict[str, Tensor]] = {
+            name: {} for name, value in vars(self).items() if name.endswith("_") and isinstance(value, nn.Module)
+        }
         for name, tensor in state.items():
             owner, _, key = name.partition(".")
             if key:
-                modules.setdefault(owner, {})[key] = tensor
+                modules[owner][key] = tensor
             elif name.endswith("_"):
+                if not isinstance(getattr(self, name, tensor), Tensor):
+                    raise StorageError(f"a tensor of the state is called {name}, which is no tensor; save the detector again")
                 setattr(self, name, tensor)
         for owner, tensors in modules.items():
             module: nn.Module = getattr(self, owner)
             module.load_state_dict(tensors)
             module.eval()
+        self._try_out()
         return self
+
+    def _try_out(self) -> None:
+        """Refuse a state that could not answer; whatever is missing is an error here and not at the first answer."""
+        _, classes = self.sizes_ or (0, 0)
+        if self.threshold_.shape not in ((), (classes,)) or self.ranks_.ndim != 1 or not len(self.ranks_):
+            raise StorageError("the thresholds or the ranks of the state have another shape; save the detector again")
+        if not torch.isfinite(self.threshold_).all() or not torch.isfinite(self.ranks_).all():
+            raise StorageError("the thresholds or the ranks of the state are not finite; save the detector again")
+        if self.calibration_ is not None and len(self.calibration_.groups) not in (1, classes):
+            raise StorageError(f"the state was calibrated for other than {classes} classes; save the detector again")
 
     def replica(self, classifier: Classifier) -> Self:
         """The same detector for another thread: on a replica of its classifier, and with modules of its own on shared tensors."""
@@ -181,7 +196,12 @@ class Detector(ABC):
         """Make the modules that ``load_state`` fills, for detectors that have any."""
 
     def _check_threshold(self, threshold: float | None) -> None:
-        if threshold is None or (threshold == threshold and not (self.log_probability and threshold > 0)):  # noqa: PLR0124 - NaN
+        if threshold is None:
+            return
+        number = np.asarray(threshold)
+        if number.ndim or number.dtype.kind not in "iuf":
+            raise DataError(f"the threshold must be a single number, got {threshold!r}; calibrate(per_class=True) makes several")
+        if not np.isnan(number) and not (self.log_probability and number > 0):
             return
         scale = "log(p), at most 0: for a confidence of 0.6 give math.log(0.6)" if self.log_probability else "of score()"
         raise DataError(f"the threshold {threshold} would reject everything; give a number on the scale {scale}")
@@ -228,13 +248,14 @@ class FeatureDetector(Detector):
         features = extract(classifier, data, cache=cache, show_progress=show_progress)
         return self.fit_features(features, classifier=classifier)
 
-    def fit_features(self, features: Features, *, classifier: Classifier | None = None) -> Self:
+    def fit_features(self, features: Features, *, classifier: Classifier | nn.Module | None = None) -> Self:
         """Learn from labelled ID features; with ``classifier``, inputs can be scored too."""
         return self._fit_by(self._fit, features, classifier)
 
-    def _fit_by(self, fit: Fit, features: Features, classifier: Classifier | None) -> Self:
+    def _fit_by(self, fit: Fit, features: Features, classifier: Classifier | nn.Module | None) -> Self:
         """The steps of every fit round ``fit`` itself, which may have been given more arguments."""
         usable = learnable_rows(features)
+        classifier = None if classifier is None else as_classifier(classifier)
         self._forget()
         self._take_head(features)
         fit(usable.f, usable.logits, usable.known_labels)
@@ -274,6 +295,11 @@ class FeatureDetector(Detector):
                 )
         return data
 
+    def _try_out(self) -> None:
+        super()._try_out()
+        dim, classes = self.sizes_ or (0, 0)
+        self.predict(Features(torch.zeros(1, dim), torch.zeros(1, classes)))
+
     def _fit(self, f: Tensor, logits: Tensor, c: Tensor) -> None:
         """Learn from finite rows (N, m), (N, classes) and their labels (N,)."""
 
@@ -294,6 +320,8 @@ class HeadDetector(FeatureDetector):
                 f"{type(self).__name__} needs the weights of the last layer; fit(classifier, train), or "
                 "give Features(..., head=(W, b))"
             )
+        if not all(torch.isfinite(part).all() for part in features.head):
+            raise DataError("the weights of the last layer are not finite; check the classifier for NaN and Inf")
         self.W_, self.b_ = features.head
 
 
@@ -347,50 +375,3 @@ class InputDetector(Detector):
     @abstractmethod
     def _score(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(N,) scores of finite inputs, and the class each would get."""
-
-
-def some_rows(total: int, wanted: int) -> Tensor:
-    """At most ``wanted`` row numbers, always the same random choice."""
-    return torch.randperm(total, generator=make_generator(0))[:wanted]
-
-
-def learnable_rows(features: Features) -> Features:
-    """The finite rows; features without labels, without finite rows or without a boundary between classes are refused."""
-    if features.labels is None:
-        raise DataError("fitting needs labels; give (x, labels), or a Dataset or DataLoader of such pairs")
-    valid = features.rows(features.valid)
-    check_labels(valid.known_labels, features.logits.shape[1])
-    warn_of_lost_rows(len(features) - len(valid), len(features))
-    accuracy = valid.accuracy()
-    if accuracy < 1 / features.logits.shape[1]:
-        warnings.warn(
-            f"the classifier gets {accuracy:.1%} of these labels right, less than by chance; are they its class indices?",
-            BalWarning,
-            stacklevel=5,
-        )
-    return valid
-
-
-def warn_of_lost_rows(lost: int, rows: int) -> None:
-    """Say that rows are left out of the fit."""
-    if lost:
-        warnings.warn(f"{lost} of {rows} rows are not finite and are left out of the fit", BalWarning, stacklevel=4)
-
-
-def check_labels(labels: Tensor, classes: int) -> None:
-    """Refuse fewer than two classes, labels that are not the classifier's, and classes with fewer than two rows."""
-    if not len(labels):
-        raise DataError("no row is finite; check the inputs and the classifier for NaN and Inf")
-    if classes < 2:
-        raise DataError(f"the classifier has {classes} output; a detector needs at least 2 classes to tell apart")
-    if int(labels.min()) < 0 or int(labels.max()) >= classes:
-        raise DataError(
-            f"labels must be 0 to {classes - 1}, the classifier's outputs, got {int(labels.min())} to {int(labels.max())}"
-        )
-    counts = labels.bincount(minlength=classes)
-    scarce = {int(c): int(counts[c]) for c in torch.nonzero(counts < 2)}
-    if scarce:
-        raise DataError(
-            f"every class needs at least 2 usable rows to have a boundary; too few for {{class: rows}} {scarce}. "
-            "Add examples, or use a classifier without these outputs"
-        )

@@ -20,8 +20,10 @@ from bal._version import __version__
 from bal.backbones import Classifier, as_classifier
 from bal.bundles import Manifest, read_bundle, write_bundle
 from bal.detectors.base import Detector
+from bal.detectors.probe import behaves_alike, probe
 from bal.detectors.registry import detector_class, detector_name
-from bal.errors import BalError, DataError, StorageError
+from bal.errors import BalError, DataError, NotFittedError, StorageError
+from bal.features import InputSpec
 from bal.storage import load_tensors
 
 SCHEMA = 2
@@ -72,22 +74,25 @@ def load(path: str | Path, classifier: Classifier | nn.Module | None = None) -> 
     classifier = None if classifier is None else as_classifier(classifier)
     manifest, tensors = read(path)
     try:
-        if classifier is not None and manifest["classifier"] is not None:
-            check_belongs(path, manifest["classifier"], classifier)
+        mark = manifest["classifier"]
+        if classifier is not None and mark is not None:
+            check_belongs(path, mark, classifier)
         detector: Detector = from_settings(detector_class(manifest["detector"]), manifest["settings"])
         detector.load_state(tensors, classifier)
+        if classifier is not None and mark is not None:
+            check_behaves(path, mark, classifier, detector.spec_)
     except UnknownSettingError as error:
         raise StorageError(
             f"{path}, written by bal {manifest.get('versions', {}).get('bal')}, does not hold the setting {error}, and what was "
             "done without it is not known here; read it by that version, or fit again"
         ) from error
-    except BalError:
+    except (StorageError, NotFittedError):
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (BalError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise StorageError(f"{path} holds no detector that can be rebuilt ({error}); save it again") from error
     names = manifest.get("class_names")
     detector.class_names_ = None if names is None else checked_names(detector, names)
-    detector.belongs_to_ = manifest["classifier"]
+    detector.belongs_to_ = mark
     return detector
 
 
@@ -109,8 +114,8 @@ def from_schema_1(path: Path, settings: Manifest) -> Manifest:
     """The manifest that a file of schema 1 would have."""
     if settings.get("schema") != 1:
         raise StorageError(f"{path} is no detector of schema 1, though a single file; give what detector.save() wrote")
-    mark = settings["classifier"]
-    return {**settings, "versions": {"bal": settings["bal"]}, "classifier": None if mark is None else {"fingerprint": mark}}
+    mark = settings.get("classifier")
+    return {**settings, "versions": {"bal": settings.get("bal")}, "classifier": None if mark is None else {"fingerprint": mark}}
 
 
 def describe(detector: Detector) -> Manifest:
@@ -129,7 +134,9 @@ def describe(detector: Detector) -> Manifest:
         "calibration": None
         if calibration is None
         else {"false_alarm": calibration.false_alarm, "rows": [len(rows) for rows in calibration.groups]},
-        "classifier": detector.belongs_to_ if detector.classifier_ is None else mark_of(detector.classifier_),
+        "classifier": detector.belongs_to_
+        if detector.classifier_ is None
+        else {**mark_of(detector.classifier_), "probe": probe(detector.classifier_, spec)},
     }
 
 
@@ -139,7 +146,7 @@ def mark_of(classifier: Classifier) -> dict[str, str | None]:
     return {"fingerprint": classifier.fingerprint(), "preprocess": preprocess, "source": classifier.source}
 
 
-def check_belongs(path: Path, mark: dict[str, str | None], classifier: Classifier) -> None:
+def check_belongs(path: Path, mark: dict[str, Any], classifier: Classifier) -> None:
     """Refuse a classifier with other weights or another preprocessing than the detector was fitted on."""
     here = mark_of(classifier)
     hint = f", {mark['source']}" if mark.get("source") else ""
@@ -152,6 +159,16 @@ def check_belongs(path: Path, mark: dict[str, str | None], classifier: Classifie
         raise StorageError(
             f"{path} was fitted with the preprocessing {mark['preprocess']}, this classifier has {here['preprocess']}; "
             f"load the same one{hint}, or fit again"
+        )
+
+
+def check_behaves(path: Path, mark: dict[str, Any], classifier: Classifier, spec: InputSpec | None) -> None:
+    """Refuse a classifier of the same weights that answers otherwise; files from before there was a probe cannot tell."""
+    if mark.get("probe") is not None and spec is not None and not behaves_alike(classifier, spec, mark["probe"]):
+        hint = f", {mark['source']}" if mark.get("source") else ""
+        raise StorageError(
+            f"{path} was fitted on a classifier of the same weights that behaves differently (in its activations, its "
+            f"preprocessing or its forward); load that one{hint}, or fit again"
         )
 
 

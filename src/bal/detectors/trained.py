@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bal.backbones import Classifier, ClassifierTraining, train_classifier
-from bal.backbones.classifier import OneAtATime, call, capture, output_tensor
+from bal.backbones.classifier import OneAtATime, call, capture, like, output_tensor
 from bal.detectors.base import InputDetector
 from bal.detectors.odin import step_towards
 from bal.errors import NotFittedError
@@ -75,13 +75,14 @@ class TrainedDetector(InputDetector, Generic[Head]):
         if self.classifier_ is None:
             raise NotFittedError(f"{type(self).__name__} is a copy of its classifier; load it with bal.load(path, classifier)")
         self._head = self._make_head(dim, classes)
-        self.network_ = copy_with_head(self.classifier_, self._head).to(self.classifier_.device)
+        # float32, whatever the classifier's own: half precision is too coarse to learn in
+        self.network_ = copy_with_head(self.classifier_, self._head).to(self.classifier_.device).float()
         self._lock = OneAtATime()  # hooks belong to the network, so one thread at a time
 
     def _forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What goes into the new last layer, and the logits."""
         with self._lock, capture(self._head) as seen:
-            logits: Tensor = self.network_(x.to(self.classifier_.device))
+            logits: Tensor = self.network_(like(x, next(self.network_.parameters())))
         return seen[0][0], logits
 
     def head(self) -> Head:
@@ -170,6 +171,10 @@ class GeneralizedODIN(TrainedDetector[DecomposedHead]):
             probe = x[:: max(1, len(x) // 500)][:500]
             chosen = max(self.GRID, key=lambda e: self._max_h(step_towards(self._max_h, probe, e)).mean().item())
         self.epsilon_ = torch.tensor(chosen, dtype=torch.float64)
+
+    def _try_out(self) -> None:
+        super()._try_out()
+        self.epsilon_.item()
 
     def _max_h(self, x: Tensor) -> Tensor:
         return self.head().h(self._forward(x)[0]).max(1).values

@@ -14,7 +14,7 @@ from bal.data.files import Loaded
 from bal.data.images import resize
 from bal.detectors import BAL, Detector, FeatureDetector, log_max_softmax
 from bal.errors import DataError, NotFittedError
-from bal.evaluation.assessment import accepted
+from bal.evaluation.assessment import accepted, checked_labels
 from bal.features import Features, InputSpec, extract
 from bal.progress import progress_bar
 
@@ -121,7 +121,7 @@ def look(detector: Detector, x: Tensor | Features, c: Tensor | None) -> Rows:
         taken_for=features.predicted.numpy(),
         accepted=accepted(detector, answer),
         valid=answer.valid,
-        labels=None if c is None else checked_labels(c, features.logits.shape[1]),
+        labels=None if c is None else checked_labels(c.numpy(), features.logits.shape[1]),
     )
 
 
@@ -132,17 +132,6 @@ def features_of(detector: Detector, x: Tensor | Features) -> Features:
     if detector.classifier_ is None:
         raise NotFittedError("this detector has no classifier to read inputs with; load it with bal.load(path, classifier)")
     return extract(detector.classifier_, x, spec=detector.spec_, strict=detector.strict, show_progress=False)
-
-
-def checked_labels(c: Tensor, classes: int) -> NDArray[np.int64]:
-    """Labels that are outputs of the classifier."""
-    labels: NDArray[np.int64] = c.numpy()
-    if labels.min() < 0 or labels.max() >= classes:
-        raise DataError(
-            f"labels of the test data must be 0 to {classes - 1}, the classifier's outputs, got {labels.min()} to "
-            f"{labels.max()}; data of other classes is OOD, and unlabelled data is given without labels"
-        )
-    return labels
 
 
 def joined(parts: list[Rows]) -> Rows:

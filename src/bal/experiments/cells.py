@@ -20,7 +20,7 @@ from bal._version import __version__
 from bal.backbones import Classifier
 from bal.data.catalog import shown_title
 from bal.detectors import Detector
-from bal.detectors.base import some_rows
+from bal.detectors.rows import some_rows
 from bal.errors import DataError
 from bal.evaluation import evaluate
 from bal.experiments.compare import Comparison, Measured, Part, Row, Say, fit, measure, time_of_a_pass, with_seed

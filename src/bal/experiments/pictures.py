@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from bal.backbones import Classifier, ClassifierTraining, train_classifier
 from bal.data.catalog import find_data_set, load_data_set
 from bal.detectors import BAL, log_max_softmax
-from bal.detectors.base import some_rows
+from bal.detectors.rows import some_rows
 from bal.discrimination import GANTraining
 from bal.errors import StorageError
 from bal.experiments.cells import part_of, some_of

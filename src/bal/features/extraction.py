@@ -1,9 +1,11 @@
 """REM, first half: one pass of the frozen classifier over the data gives every (f, logits, c)."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,13 +39,17 @@ class Features:
             object.__setattr__(self, name, to_tensor(getattr(self, name)).detach().to("cpu", torch.float32))
         if self.labels is not None:
             object.__setattr__(self, "labels", to_labels(self.labels, len(self.f)))
-        if self.head is not None:
-            object.__setattr__(self, "head", tuple(to_tensor(part).detach().cpu() for part in self.head))
         if self.f.ndim != 2 or self.logits.ndim != 2 or len(self.f) != len(self.logits):
             raise ShapeError(
                 "features and logits must be (N, m) and (N, classes) with the same N, "
                 f"got {tuple(self.f.shape)} and {tuple(self.logits.shape)}"
             )
+        if not self.f.shape[1] or not self.logits.shape[1]:
+            raise ShapeError(
+                f"features and logits must have at least one column, got {tuple(self.f.shape)} and {tuple(self.logits.shape)}"
+            )
+        if self.head is not None:
+            object.__setattr__(self, "head", to_head(self.head, self.logits.shape[1], self.f.shape[1]))
 
     def __len__(self) -> int:
         return len(self.f)
@@ -73,6 +79,19 @@ class Features:
     def accuracy(self) -> float:
         """Share of rows whose label the classifier gets right."""
         return (self.predicted == self.known_labels).double().mean().item()
+
+
+def to_head(head: Sequence[Any], classes: int, dim: int) -> tuple[Tensor, Tensor]:
+    """W (classes, dim) and b (classes,) of the last layer, float32 on the CPU."""
+    if not isinstance(head, (tuple, list)) or len(head) != 2:
+        raise ShapeError(f"head must be the pair (W, b) of the last layer, got {type(head).__name__}; b may be zeros")
+    W, b = (to_tensor(part).detach().to("cpu", torch.float32) for part in head)
+    if W.shape != (classes, dim) or b.shape != (classes,):
+        raise ShapeError(
+            f"head must be W ({classes}, {dim}) and b ({classes},) of the layer that makes the logits of these features, "
+            f"got {tuple(W.shape)} and {tuple(b.shape)}"
+        )
+    return W, b
 
 
 def extract(

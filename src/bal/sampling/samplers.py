@@ -8,6 +8,8 @@ from torch import Tensor
 
 from bal.features import Pairs, TrivialSampler, class_means, within_spread
 
+LEAST_VARIANCE = 1e-24  # of features that do not vary at all: a covariance of 0 has no factor
+
 
 @dataclass
 class Gaussian:
@@ -24,7 +26,8 @@ class Gaussian:
         self.means_ = class_means(f, c, int(c.max()) + 1)
         centred = (f - self.means_[c]).double()
         covariance = centred.T @ centred / len(f)
-        covariance += 1e-6 * covariance.diagonal().mean() * torch.eye(len(covariance), dtype=torch.float64).to(covariance)
+        ridge = 1e-6 * covariance.diagonal().mean().clamp_min(LEAST_VARIANCE)
+        covariance += ridge * torch.eye(len(covariance), dtype=torch.float64).to(covariance)
         self.factor_ = torch.linalg.cholesky(covariance).to(f.dtype)
         return self
 
