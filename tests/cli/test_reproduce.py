@@ -25,7 +25,7 @@ def test_reproduce_says_what_it_lacks_and_leaves_it_blank(tmp_path):
     said = " ".join(result.stdout.split())
     assert "densenet-cifar10: not measured: there are no weights densenetbc100_cifar10.pt; set BAL_WEIGHTS" in said
     assert "fig4: not drawn: MNIST is not complete" in said
-    assert "0 of 7 lines measured" in said
+    assert "0 of 11 lines measured" in said
     lines = json.loads((tmp_path / "r" / "results" / "table3.json").read_text())["lines"]
     assert all(line["mean"] == {} and line["reason"] == "densenet-cifar10 not at hand" for line in lines)
 
