@@ -203,6 +203,7 @@ def test_each_sampler_name_means_its_sampler(name, kind):
         ({"dropout": 1.0}, "dropout must be a number from 0 to 0.99"),
         ({"spectral_norm": "yes"}, "spectral_norm must be True or False"),
         ({"members": 0}, "members"),
+        ({"members": 101}, "members"),
         ({"prior_quantile": 5}, "prior_quantile must be a number from 0 to 1"),
         ({"temperature": 0}, "temperature"),
         ({"hidden_D": 16}, "tuple of widths"),

@@ -130,8 +130,8 @@ class BAL(FeatureDetector):
             check_number("radial_start", start, low=0)
         check_number("evidence_start", self.evidence_start, low=0)
         check_number("dropout", self.dropout, low=0, high=0.99)
-        for name in ("noise_dim", "members"):
-            check_number(name, getattr(self, name), low=1, whole=True)
+        check_number("noise_dim", self.noise_dim, low=1, whole=True)
+        check_number("members", self.members, low=1, high=100, whole=True)  # a forged file may ask for any number
         check_number("prior_quantile", self.prior_quantile, low=0, high=1, optional=True)
         check_number("temperature", self.temperature, low=1e-3)
         check_seed(self.seed)
