@@ -35,7 +35,7 @@ from torch import nn
 
 class Hook(nn.Module):
     def forward(self, x):
-        if Path("wait").exists():  # the test makes the file go
+        if Path("wait").exists() and len(x) > 2:  # a shard, not the two rows by which load knows the network; the test says go
             Path("at-work", str(os.getpid())).touch()
             while not Path("go").exists():
                 time.sleep(0.01)
