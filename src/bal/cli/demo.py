@@ -11,7 +11,7 @@ from bal.cli.common import check_folder, check_seeds, make_console, print_plainl
 class Demo:
     """Train a small classifier on Fashion-MNIST, fit BAL and its rivals, compare them on MNIST, write a report.
 
-    Everything it needs ships with the package; about 6 minutes on 2 cores.
+    Everything it needs ships with the package; about 7 minutes on 2 cores.
 
     Example: bal demo --seeds 0 1 2 --out runs/demo
     """
