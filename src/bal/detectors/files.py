@@ -76,11 +76,9 @@ def load(path: str | Path, classifier: Classifier | nn.Module | None = None) -> 
     try:
         mark = manifest["classifier"]
         if classifier is not None and mark is not None:
-            check_belongs(path, mark, classifier)
+            check_belongs(path, mark, classifier, InputSpec.from_state(tensors))
         detector: Detector = from_settings(detector_class(manifest["detector"]), manifest["settings"])
         detector.load_state(tensors, classifier)
-        if classifier is not None and mark is not None:
-            check_behaves(path, mark, classifier, detector.spec_)
     except UnknownSettingError as error:
         raise StorageError(
             f"{path}, written by bal {manifest.get('versions', {}).get('bal')}, does not hold the setting {error}, and what was "
@@ -146,8 +144,11 @@ def mark_of(classifier: Classifier) -> dict[str, str | None]:
     return {"fingerprint": classifier.fingerprint(), "preprocess": preprocess, "source": classifier.source}
 
 
-def check_belongs(path: Path, mark: dict[str, Any], classifier: Classifier) -> None:
-    """Refuse a classifier with other weights or another preprocessing than the detector was fitted on."""
+def check_belongs(path: Path, mark: dict[str, Any], classifier: Classifier, spec: InputSpec | None) -> None:
+    """Refuse a classifier with other weights, another preprocessing or other answers than the detector was fitted on.
+
+    Files from before there was a probe cannot tell of the answers.
+    """
     here = mark_of(classifier)
     hint = f", {mark['source']}" if mark.get("source") else ""
     if mark["fingerprint"] != here["fingerprint"]:
@@ -160,12 +161,7 @@ def check_belongs(path: Path, mark: dict[str, Any], classifier: Classifier) -> N
             f"{path} was fitted with the preprocessing {mark['preprocess']}, this classifier has {here['preprocess']}; "
             f"load the same one{hint}, or fit again"
         )
-
-
-def check_behaves(path: Path, mark: dict[str, Any], classifier: Classifier, spec: InputSpec | None) -> None:
-    """Refuse a classifier of the same weights that answers otherwise; files from before there was a probe cannot tell."""
     if mark.get("probe") is not None and spec is not None and not behaves_alike(classifier, spec, mark["probe"]):
-        hint = f", {mark['source']}" if mark.get("source") else ""
         raise StorageError(
             f"{path} was fitted on a classifier of the same weights that behaves differently (in its activations, its "
             f"preprocessing or its forward); load that one{hint}, or fit again"
